@@ -109,6 +109,16 @@ def assert_close(actual: object, expected: object, tolerance: float = 1e-12, *, 
 
 
 @pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """A run that nobody interrupted. It is here because a second conftest.py could be imported in place of this one."""
+    from training_helpers import run, small  # noqa: PLC0415 (only the tests of training can import it)
+
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run(small(), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def warm_python() -> Iterator[WarmPython]:
     """Runs commands without the wait for torch."""
     server = WarmPython()

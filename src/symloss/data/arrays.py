@@ -28,13 +28,10 @@ def open_arrays(path: Path, test: Path | None, bad: BadFiles) -> DataSet:
 
     Images have shape (N, height, width), (N, channels, height, width) or (N, height, width, channels).
     """
-    train, clean = _part(path, PAIRS, bad), None
-    if test is not None:
-        clean = _part(test, PAIRS, bad)
-    else:
-        with _open(path) as file:
-            has_test = any(name in file.files for name in TEST_PAIR)
-        clean = _part(path, (TEST_PAIR,), bad) if has_test else None
+    train = _part(path, PAIRS, bad)
+    with _open(path) as file:
+        has_test = any(name in file.files for name in TEST_PAIR)
+    clean = _part(test, PAIRS, bad) if test else _part(path, (TEST_PAIR,), bad) if has_test else None
     if clean is not None and _kind(clean) != _kind(train):
         raise ValueError(
             f"the test inputs of {clean.where} must be like the training inputs, {_kind(train)}; got {_kind(clean)}"

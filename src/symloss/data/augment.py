@@ -38,9 +38,6 @@ class Crop(Step):
     padding: int
     columns: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        checks.number("padding of crop", self.padding, "[1, inf)", whole=True)
-
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
         count, channels, height, width = images.shape
         top, left = (uniform * (2 * self.padding + 1)).long().to(images.device).T.view(2, count, 1, 1)
@@ -75,9 +72,6 @@ class Rotate(Step):
     degrees: float
     columns: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
-        checks.number("degrees of rotate", self.degrees, "(0, 180]")
-
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
         height, width = images.shape[2:]
         x = torch.arange(width, dtype=torch.int32, device=images.device)
@@ -106,9 +100,6 @@ class ResizedCrop(Step):
 
     size: int
     columns: ClassVar[int] = 22  # two for each of ten attempts at a shape, two for the position
-
-    def __post_init__(self) -> None:
-        checks.number("size of resized-crop", self.size, "[1, inf)", whole=True)
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
         return _one_by_one(images, uniform, self._resized)
@@ -141,11 +132,6 @@ class Jitter(Step):
     saturation: float
     hue: float
     columns: ClassVar[int] = 8  # four amounts, and the order
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            allowed = "[0, 0.5]" if field.name == "hue" else "[0, 1]"
-            checks.number(f"{field.name} of jitter", getattr(self, field.name), allowed)
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
         return _one_by_one(images, uniform, self._jittered)
@@ -196,6 +182,8 @@ def fit(image: Image.Image, size: int) -> Image.Image:
 
 
 STEPS: dict[str, Any] = {"crop": Crop, "flip": Flip, "rotate": Rotate, "resized-crop": ResizedCrop, "jitter": Jitter}
+ALLOWED = {"padding": "[1, inf)", "degrees": "(0, 180]", "size": "[1, inf)", "hue": "[0, 0.5]"}
+"""The numbers that a step takes, by their names; the others of jitter are in [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -280,16 +268,17 @@ def _step(name: str) -> Step:
     head, _, rest = name.partition(":")
     if head not in STEPS:
         raise ValueError(f"augmentation {name!r} does not exist: {checks.nearest(head, STEPS)}")
-    wanted = [field.name for field in fields(STEPS[head])]
-    given = rest.split(",") if rest else []
+    wanted, given = fields(STEPS[head]), rest.split(",") if rest else []
     if len(given) != len(wanted):
-        form = f"{head}:{','.join(wanted)}" if wanted else head
+        form = f"{head}:{','.join(field.name for field in wanted)}" if wanted else head
         raise ValueError(f"augmentation {head} must be written {form}; got {name!r}")
-    numbers: list[Any] = []
-    for text in given:
+    numbers = []
+    for field, text in zip(wanted, given, strict=True):
         try:
-            numbers.append(int(text) if text.isdecimal() else float(text))
+            value = float(text)
         except ValueError:
             raise ValueError(f"augmentation {name!r} must hold numbers after the colon; got {text!r}") from None
+        interval, whole = ALLOWED.get(field.name, "[0, 1]"), field.type == "int"
+        numbers.append(checks.number(f"{field.name} of {head}", value, interval, whole))
     found: Step = STEPS[head](*numbers)
     return found

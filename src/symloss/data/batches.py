@@ -6,17 +6,17 @@ had happened, and several processes agree without communication.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from symloss import checks
 from symloss.data.augment import Augmentation, fit, pixels
@@ -169,19 +169,18 @@ class Streamed:
         self.workers = int(checks.number("workers", workers, "[0, inf)", whole=True))
         if augmentation is not None and augmentation.size not in (None, self.size):
             raise ValueError(f"size must be that of the resized-crop, {augmentation.size}; got {size}")
-        self.files, self.augmentation, self.device = files, augmentation, device
+        self.paths, self.augmentation, self.device = files.paths, augmentation, device
         self.shape = (3, self.size, self.size)
+        # Images of earlier epochs, if they fit into memory. Processes that decode images share none with this one.
+        fit_into_memory = 3 * self.size**2 * len(files) <= RESIDENT_BYTES
+        self.resized = files.resized if fit_into_memory and not workers else None
 
     def load(self, order: Tensor, shares: list[slice], seed: int, epoch: int) -> Iterator[Tensor]:
         """Yield the augmented inputs of each share of an epoch."""
-        chosen = [tuple(order[share].tolist()) for share in shares]
-        # Images of earlier epochs, if they fit into memory. Processes that decode images share none with this one.
-        fit_into_memory = 3 * self.size**2 * len(self.files) <= RESIDENT_BYTES
-        resized = self.files.resized if fit_into_memory and not self.workers else None
-        decoded = _Decoded(self.files.paths, chosen, self.augmentation, self.size, (seed, epoch), resized)
-        loader = DataLoader(
-            decoded,
+        loader: DataLoader[Any] = DataLoader(
+            [order[share].tolist() for share in shares],  # type: ignore[arg-type]  # a list is a data set
             batch_size=None,
+            collate_fn=functools.partial(self._decode, seed, epoch),
             num_workers=self.workers,
             pin_memory=self.device.type == "cuda",
             # Without one the loader draws from the global random state.
@@ -192,37 +191,22 @@ class Streamed:
                 raise images
             yield images.to(self.device, non_blocking=True)
 
-
-@dataclass(frozen=True)
-class _Decoded(Dataset[Tensor | ValueError]):
-    """The shares of an epoch, one item each."""
-
-    paths: tuple[Path, ...]
-    shares: list[tuple[int, ...]]
-    augmentation: Augmentation | None
-    size: int
-    seed: tuple[int, int]
-    resized: dict[tuple[int, int], Tensor] | None
-
-    def __len__(self) -> int:
-        return len(self.shares)
-
-    def __getitem__(self, number: int) -> Tensor | ValueError:
+    def _decode(self, seed: int, epoch: int, share: list[int]) -> Tensor | ValueError:
         """Return a share. An error is returned too: raised in a worker, it would bring a traceback of many lines."""
-        images = torch.empty(len(self.shares[number]), 3, self.size, self.size, dtype=torch.uint8)
+        images = torch.empty(len(share), *self.shape, dtype=self.dtype)
         try:
-            for place, index in enumerate(self.shares[number]):
-                images[place] = self._image(index)
+            for place, index in enumerate(share):
+                images[place] = self._image(seed, epoch, index)
         except ValueError as error:
             return error
         return images
 
-    def _image(self, index: int) -> Tensor:
+    def _image(self, seed: int, epoch: int, index: int) -> Tensor:
         steps = self.augmentation
         if steps is None:
             return self._fitted(index)
         image = self._fitted(index) if steps.size is None else pixels(_decoded(self.paths[index]))
-        drawn = steps.draw(1, generator(self.seed[0], self.seed[1], _AUGMENTATION, index))
+        drawn = steps.draw(1, generator(seed, epoch, _AUGMENTATION, index))
         return steps.apply(image[None], drawn)[0]
 
     def _fitted(self, index: int) -> Tensor:

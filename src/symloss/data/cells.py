@@ -152,15 +152,8 @@ class Table(ABC):
     def _header(self) -> list[str]: ...
 
     @abstractmethod
-    def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
-        """Yield the cells of columns as text, row by row, each with the number of its line or row."""
-
-    @abstractmethod
-    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
-        """Read several columns as categories. None is a missing value.
-
-        Rows whose numbers, from 0, are in ``leave_out`` are not read.
-        """
+    def _spelled(self, columns: Sequence[str]) -> Iterable[tuple[str, list[str]]]:
+        """Read columns as text, without spaces around it."""
 
     @abstractmethod
     def _numbers(self, columns: Sequence[str], leave_out: Collection[int], texts: set[str] | None = None) -> Matrix:
@@ -169,9 +162,17 @@ class Table(ABC):
         Columns that hold text are added to ``texts`` and left out. Without it, text is refused.
         """
 
+    def _place(self, row: int) -> int:
+        """Return what messages call a row: its number from 1, or that of its line."""
+        return row + 1
+
     def _declared(self, columns: Iterable[str]) -> frozenset[str]:
         """Those of the columns that are declared to be categories."""
         return frozenset()
+
+    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
+        """Read several columns as categories, without some rows. None is a missing value."""
+        return {name: np.delete(categories(cells), list(leave_out)) for name, cells in self._spelled(columns)}
 
     def cells(self, columns: Sequence[str], as_text: Collection[str] = (), leave_out: Collection[int] = ()) -> Cells:
         """Find out which columns hold numbers and which hold text, and read them. Those in ``as_text`` are text."""
@@ -198,38 +199,38 @@ class Table(ABC):
         filled = [text for text in texts if text is not None]
         if not _MOSTLY * len(filled) <= sum(number(text) is not None for text in filled) < len(filled):
             return
-        cells = ((place, cell) for place, (cell,) in self._cells(column) if not is_gap(cell))
-        place, cell = next((place, cell) for place, cell in cells if number(cell) is None)
         hint = f"(--settings categorical={column}, or categorical=, takes it as text)"
-        raise self.wrong_cell(column, NUMBER, cell, place, hint)
+        raise self._no_number(column, hint)
+
+    def _no_number(self, column: str, hint: str = "") -> ValueError:
+        """Make the error for the first cell of a column that is neither a number nor missing."""
+        cells = enumerate(self._column(column))
+        row, cell = next((row, cell) for row, cell in cells if not is_gap(cell) and number(cell) is None)
+        return self.wrong_cell(column, NUMBER, cell, row, hint)
+
+    def _column(self, column: str) -> list[str]:
+        return dict(self._spelled([column]))[column]
 
     def text(self, column: str) -> list[str]:
         """Read a column as text. No cell may be empty."""
-        found = []
-        for place, (cell,) in self._cells(column):
-            if not cell:
-                raise self.wrong_cell(column, "a value", cell, place)
-            found.append(cell)
-        return found
+        cells = self._column(column)
+        if "" in cells:
+            raise self.wrong_cell(column, "a value", "", cells.index(""))
+        return cells
 
     def rows(self, columns: Sequence[str], rows: Collection[int]) -> dict[int, tuple[str, ...]]:
         """Read some rows as text, by the number of the row, from 0."""
-        rows = frozenset(rows)
-        return {row: tuple(cells) for row, (_, cells) in enumerate(self._cells(*columns)) if row in rows}
+        cells = [texts for _, texts in self._spelled(columns)]
+        return {row: tuple(texts[row] for texts in cells) for row in rows}
 
     def labels(self, column: str, bad: BadFiles) -> tuple[list[str], frozenset[int]]:
         """Read the labels of all rows that have one, and find the numbers, from 0, of the rows without."""
-        labels: list[str] = []
-        without: dict[int, tuple[int, str]] = {}
-        for row, (place, (cell,)) in enumerate(self._cells(column)):
-            if is_missing(cell):
-                without[row] = place, cell
-            else:
-                labels.append(cell)
+        cells = self._column(column)
+        without = [row for row, cell in enumerate(cells) if is_missing(cell)]
         if without:
-            place, cell = next(iter(without.values()))
-            wrong = self.wrong_cell(column, "a label", cell, place, ROWS_HINT)
-            bad.leave_out(Path(str(self.where)), no_label(self.unit, place, len(without)), wrong)
+            wrong = self.wrong_cell(column, "a label", cells[without[0]], without[0], ROWS_HINT)
+            bad.leave_out(Path(str(self.where)), no_label(self.unit, self._place(without[0]), len(without)), wrong)
+        labels = np.delete(np.array(cells, dtype=object), without).tolist()
         check_spelling(labels, f"column {column!r} of {self.where}")
         return labels, frozenset(without)
 
@@ -245,12 +246,10 @@ class Table(ABC):
         return shown if more <= 0 else f"{shown} and {more} more"
 
     def wrong_cell(self, column: str, wanted: str, cell: object, row: int, hint: str = "") -> ValueError:
-        """Make the error for a cell that cannot be read. ``row`` counts from 1."""
-        given = "an empty cell" if cell in ("", None) else brief(cell)
-        return ValueError(
-            f"column {column!r} of {self.where} must hold {wanted} in every row; got {given} in {self.unit} {row}"
-            + (f" {hint}" if hint else "")
-        )
+        """Make the error for a cell that cannot be read. ``row`` counts from 0."""
+        given = f"{'an empty cell' if cell == '' else brief(cell)} in {self.unit} {self._place(row)}"
+        hint = hint and f" {hint}"
+        return ValueError(f"column {column!r} of {self.where} must hold {wanted} in every row; got {given}{hint}")
 
 
 WHERE = "the table"
@@ -288,14 +287,13 @@ class FrameTable(Table):
         """Yield the values of each column."""
         return ((name, self._values[name]) for name in columns)
 
-    def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
-        rows = zip(*(self._spelled(name, values) for name, values in self._read(columns)), strict=True)
-        return ((row, [cell.strip() for cell in cells]) for row, cells in enumerate(rows, 1))
+    def _spelled(self, columns: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+        for name, values in self._read(columns):
+            yield name, ["" if cell is None else str(cell).strip() for cell in self._plain(name, values)]
 
-    def _spelled(self, column: str, values: Any) -> list[str]:
-        """Return the cells of a column as text. Whole numbers keep all their digits."""
-        cells = (self._value(value, column) for value in np.asarray(values).tolist())
-        return ["" if cell is None else str(cell) for cell in cells]
+    def _plain(self, column: str, values: Any) -> Any:
+        """Return the cells of a column as Python's objects. Whole numbers keep all their digits."""
+        return (self._value(value, column) for value in np.asarray(values).tolist())
 
     def _value(self, value: Any, column: str) -> str | int | float | None:
         """Read a cell of a column of objects: a text, a number, or None."""
@@ -315,12 +313,6 @@ class FrameTable(Table):
         """Return the columns of a type for categories: "category" in pandas, "Categorical" and "Enum" in polars."""
         kinds = {name: str(getattr(self._values[name], "dtype", "")).lower() for name in columns}
         return frozenset(name for name, kind in kinds.items() if kind.startswith(("categor", "enum")))
-
-    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
-        return {
-            name: np.delete(categories(self._spelled(name, values)), list(leave_out))
-            for name, values in self._read(columns)
-        }
 
     def _numbers(self, columns: Sequence[str], leave_out: Collection[int], texts: set[str] | None = None) -> Matrix:
         kept = np.delete(np.arange(self._rows), list(leave_out))
@@ -343,7 +335,7 @@ class FrameTable(Table):
             values = (self._spelled_numbers(name) if values is None else values)[kept]
             wrong = np.flatnonzero(np.abs(values) > LARGEST)
             if len(wrong):
-                raise self.wrong_cell(name, NUMBER, values[wrong[0]].item(), int(kept[wrong[0]]) + 1)
+                raise self.wrong_cell(name, NUMBER, values[wrong[0]].item(), int(kept[wrong[0]]))
             yield values.astype(np.float32)
 
     def _typed_numbers(self, column: str, given: Any) -> NDArray[np.float64] | None:
@@ -360,9 +352,7 @@ class FrameTable(Table):
 
     def _spelled_numbers(self, column: str) -> NDArray[np.float64]:
         """Return the numbers of a column of text (N,), NaN where one is missing."""
-        texts = [cell for _, (cell,) in self._cells(column)]
-        spelled = [math.nan if is_gap(text) else number(text) for text in texts]
+        spelled = [math.nan if is_gap(text) else number(text) for text in self._column(column)]
         if None in spelled:
-            row = spelled.index(None)
-            raise self.wrong_cell(column, NUMBER, texts[row], row + 1)
+            raise self._no_number(column)
         return np.array(spelled, np.float64)

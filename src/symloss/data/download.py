@@ -32,7 +32,6 @@ TIMEOUT = 60.0  # seconds of silence after which a connection is given up
 LARGEST_FILE = 2**30  # bytes of a file; the largest that is published has 170 million
 
 TRIES = 3
-SUMS = "SHA256SUMS"
 _BLOCK = 2**18
 
 
@@ -61,7 +60,11 @@ def get(name: str, root: Path | None = None, *, progress: Progress | None = None
     folder = root / source.folder
     packed = source.folder != name
     if packed and folder.is_dir():
-        _check_folder(folder)
+        for file, md5 in source.unpacked.items():
+            if not (folder / file).is_file() or _md5(folder / file) != md5:
+                raise ValueError(
+                    f"{folder / file} is missing or not the publisher's. Delete {folder} and download it again."
+                )
         return folder
     for file, md5 in source.files.items():
         target = (root if packed else folder) / file
@@ -72,30 +75,18 @@ def get(name: str, root: Path | None = None, *, progress: Progress | None = None
     return folder
 
 
-def _check_folder(folder: Path) -> None:
-    """Compare with the checksums that were written when the archive was unpacked. A user's folder has none."""
-    sums = folder / SUMS
-    for line in sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else []:
-        wanted, _, name = line.partition("  ")
-        path = folder / name
-        if not path.is_file() or _checksum(path, "sha256") != wanted:
-            raise ValueError(
-                f"{path} is missing or has changed since it was unpacked. Delete {folder} and download it again."
-            )
-
-
-def _checksum(path: Path, method: str) -> str:
+def _md5(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(method, usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _fetch(url: str, md5: str, target: Path, progress: Progress | None) -> None:
-    if target.is_file() and _checksum(target, "md5") == md5:
+    if target.is_file() and _md5(target) == md5:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     _download(url, part, lambda done, total: progress(target.name, done, total) if progress else None)
-    found = _checksum(part, "md5")
+    found = _md5(part)
     if found != md5:
         part.unlink()
         raise ValueError(
@@ -119,19 +110,12 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
             raise ConnectionError(f"Could not download {url}: HTTP {error.code} {error.reason}.") from error
         except DiskFull:
             raise
-        except _TooLarge as error:
-            part.unlink(missing_ok=True)
-            raise ValueError(str(error)) from None
         except (OSError, http.client.HTTPException) as error:
             problem = str(getattr(error, "reason", error)) or type(error).__name__
     have = part.stat().st_size if part.exists() else 0
     raise ConnectionError(
         f"Could not download {url}: {problem}. {have} bytes are kept; rerun the same command to resume."
     )
-
-
-class _TooLarge(ValueError):  # noqa: N818
-    """More than any data set has."""
 
 
 class _OnlyHttp(urllib.request.HTTPRedirectHandler):
@@ -164,7 +148,8 @@ def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None])
                 progress(have, total)
     size = max(have, total or 0)
     if size > LARGEST_FILE:
-        raise _TooLarge(
+        part.unlink()
+        raise ValueError(
             f"{url} must have no more than {LARGEST_FILE} bytes; got {size} or more, and nothing of it is kept"
         )
     if total is not None and have < total:
@@ -229,10 +214,14 @@ UNPACKED, MEMBERS = 2**31, 10_000
 _AT_ONCE = 2**24  # bytes that a head may take, which is held in memory; files are copied in small pieces
 
 
+class _TooLarge(Exception):  # noqa: N818
+    """More than any data set has."""
+
+
 class _Limited:
     """What comes out of an archive, as long as it is not too much: a thousandth of it may be on disk."""
 
-    def __init__(self, file: IO[bytes]):
+    def __init__(self, file: gzip.GzipFile):
         self.file = file
 
     def read(self, size: int = -1) -> bytes:
@@ -250,14 +239,12 @@ class _Limited:
 
 
 def extract(archive: Path, target: Path) -> None:
-    """Unpack the one folder in a tar archive, which must be named as the target, and put it there with checksums."""
+    """Unpack the one folder in a .tar.gz archive, which must be named as the target, and put it there."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
-        with archive.open("rb") as start:
-            opened = gzip.open if start.read(2) == b"\x1f\x8b" else open
         try:
             with (
-                cast(IO[bytes], opened(archive, "rb")) as file,
+                gzip.open(archive) as file,
                 tarfile.open(fileobj=cast(IO[bytes], _Limited(file)), mode="r:") as tar,
             ):
                 members = list(_checked_members(archive, tar, target.name))
@@ -272,15 +259,7 @@ def extract(archive: Path, target: Path) -> None:
         unpacked = Path(scratch) / target.name
         if not unpacked.is_dir():
             raise ValueError(f"{archive} must hold the folder {target.name}; got none of that name")
-        with clear_write_errors(target / SUMS):
-            _write_sums(unpacked)
         unpacked.rename(target)
-
-
-def _write_sums(folder: Path) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{_checksum(path, 'sha256')}  {path.relative_to(folder).as_posix()}\n" for path in files]
-    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def _checked_members(archive: Path, tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:

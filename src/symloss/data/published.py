@@ -9,6 +9,7 @@ import itertools
 import math
 import pickle
 import struct
+import tomllib
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +23,6 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from symloss.checks import brief
-from symloss.data.augment import Augmentation, Crop
 from symloss.data.dataset import (
     IMAGENET,
     DataSet,
@@ -72,26 +72,14 @@ def _unpacked(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
-CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR100_CLASSES = tuple(sorted(" ".join(SUPERCLASSES.values()).split()))
-DIGITS = tuple(str(digit) for digit in range(10))
-FASHION = (
-    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-)
-PROTOCOLS: dict[str, tuple[tuple[str, ...], Scaling, tuple[str, ...]]] = {
-    "mnist": (DIGITS, Scaling((0.1307,), (0.3081,)), ()),
-    "fashion-mnist": (FASHION, Scaling((0.2860,), (0.3530,)), ()),
-    "cifar10": (
-        CIFAR10_CLASSES,
-        Scaling((0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768)),
-        ("crop:4", "flip"),
-    ),
-    "cifar100": (
-        CIFAR100_CLASSES,
-        Scaling((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
-        ("crop:4", "flip", "rotate:20"),
-    ),
+PROTOCOLS = {
+    name: (
+        tuple(entry.get("class_names", CIFAR100_CLASSES)),
+        Scaling(tuple(entry["mean"]), tuple(entry["std"])),
+        tuple(entry["augmentation"]),
+    )
+    for name, entry in tomllib.loads(Path(__file__).with_name("protocols.toml").read_text()).items()
 }
 """Names of the classes, scaling and augmentation, as published."""
 
@@ -120,26 +108,21 @@ def cifar_files(name: str, root: Path) -> list[Path]:
 
 
 def _cifar_examples(name: str, paths: list[Path]) -> Examples:
-    """Read all batches into one array, batch by batch, so that there is never a second copy."""
-    images = np.empty((0, PIXELS), dtype=np.uint8)
-    labels: list[int] = []
-    for number, path in enumerate(paths):
-        if not path.is_file():
-            title = name.replace("cifar", "CIFAR-")
-            raise FileNotFoundError(f"{title} must have the file {path}; got a folder without it")
-        pixels, batch_labels = (_read_binary if path.suffix else _read_python)(name, path)
-        last, size = len(PROTOCOLS[name][0]) - 1, len(pixels)
-        wrong = [label for label in batch_labels if type(label) is not int or not 0 <= label <= last]
-        if wrong:
-            raise ValueError(f"{path} must hold labels 0 to {last}; got {brief(wrong[0])}")
-        if number == 0:
-            images = np.empty((size * len(paths), PIXELS), dtype=np.uint8)
-        if size * len(paths) != len(images):
-            raise ValueError(f"{path} must hold as many images as {paths[0]}; got {size}")
-        images[number * size : (number + 1) * size] = pixels
-        labels += batch_labels
-        del pixels  # before the next batch is read
-    return Examples(torch.from_numpy(images).view(-1, 3, 32, 32), torch.tensor(labels))
+    batches = [_cifar_batch(name, path) for path in paths]
+    images = torch.from_numpy(np.concatenate([pixels for pixels, _ in batches]))
+    return Examples(images.view(-1, 3, 32, 32), torch.tensor([label for _, labels in batches for label in labels]))
+
+
+def _cifar_batch(name: str, path: Path) -> Batch:
+    if not path.is_file():
+        title = name.replace("cifar", "CIFAR-")
+        raise FileNotFoundError(f"{title} must have the file {path}; got a folder without it")
+    pixels, labels = (_read_binary if path.suffix else _read_python)(name, path)
+    last = len(PROTOCOLS[name][0]) - 1
+    wrong = [label for label in labels if type(label) is not int or not 0 <= label <= last]
+    if wrong:
+        raise ValueError(f"{path} must hold labels 0 to {last}; got {brief(wrong[0])}")
+    return pixels, labels
 
 
 def _read_python(name: str, path: Path) -> Batch:
@@ -251,7 +234,7 @@ def open_digits() -> DataSet:
         name="digits",
         train=Examples(images[train], labels[train]),
         test=Examples(images[test], labels[test]),
-        class_names=DIGITS,
+        class_names=PROTOCOLS["mnist"][0],
         scaling=scaling_of_images(images[train]),
     )
 
@@ -358,10 +341,9 @@ def _shrunk(examples: Examples, factor: int) -> Examples:
 
 def _in_proportion(step: str, factor: int) -> str | None:
     """Return the step for images that are smaller by a factor; None for a crop whose frame would vanish."""
-    (parsed,) = Augmentation.parse([step]).steps
-    if not isinstance(parsed, Crop):
+    if not step.startswith("crop:"):
         return step
-    frame = parsed.padding // factor
+    frame = int(step.removeprefix("crop:")) // factor
     return f"crop:{frame}" if frame else None
 
 

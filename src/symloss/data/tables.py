@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from symloss import extras
 from symloss.checks import brief
-from symloss.data.cells import LARGEST, NUMBER, FrameTable, Matrix, Table, Text, categories, is_gap, number
+from symloss.data.cells import LARGEST, NUMBER, FrameTable, Matrix, Table, Text, is_gap, number
 from symloss.data.source import TABLES, DataSource
 
 DELIMITERS = (",", ";", "\t")
@@ -84,20 +84,16 @@ class CsvTable(Table):
         if not number:
             raise _no_rows(self.path)
 
-    def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
-        places = [self.places[column] for column in columns]
-        return ((line, [cells[place].strip() for place in places]) for line, cells in self._rows())
+    def _place(self, row: int) -> int:
+        return next(itertools.islice(self._rows(), row, None))[0]
 
-    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
-        if not columns:
-            return {}
+    def _spelled(self, columns: Sequence[str]) -> Iterable[tuple[str, list[str]]]:
         found: dict[str, list[str]] = {column: [] for column in columns}
         places = [(texts, self.places[column]) for column, texts in found.items()]
-        for row, (_, cells) in enumerate(self._rows()):
-            if row not in leave_out:
-                for texts, place in places:  # no list for each row, which the garbage collector would look through
-                    texts.append(cells[place])
-        return {column: categories(texts) for column, texts in found.items()}
+        for _, cells in self._rows() if columns else ():
+            for texts, place in places:  # no list for each row, which the garbage collector would look through
+                texts.append(cells[place].strip())
+        return found.items()
 
     def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
         """Return a copy of the file with other labels in some rows. Everything else in it stays.
@@ -119,7 +115,7 @@ class CsvTable(Table):
     def _numbers(self, columns: Sequence[str], leave_out: Collection[int], texts: set[str] | None = None) -> Matrix:
         places = [self.places[column] for column in columns]
         found, rows, skipped = array("f"), 0, set[int]()
-        for row, (line, cells) in enumerate(self._rows()):
+        for row, (_, cells) in enumerate(self._rows()):
             if row in leave_out:
                 continue
             rows += 1
@@ -131,7 +127,7 @@ class CsvTable(Table):
                 plain = [self._plain(cell) for cell in chosen]
                 values = _plain_numbers(plain)
             if values is None:
-                read = (self._number(cell, columns[place], line, texts) for place, cell in enumerate(plain))
+                read = (self._number(cell, columns[place], row, texts) for place, cell in enumerate(plain))
                 values = np.fromiter(read, np.float64, len(plain))
                 skipped = {place for place, column in enumerate(columns) if column in texts} if texts else skipped
             found.frombytes(values.astype(np.float32).tobytes())
@@ -145,13 +141,13 @@ class CsvTable(Table):
             return "nan"
         return cell.replace(",", ".") if self.delimiter == ";" and _DECIMAL_COMMA.fullmatch(cell) else cell
 
-    def _number(self, cell: str, column: str, line: int, texts: set[str] | None) -> float:
+    def _number(self, cell: str, column: str, row: int, texts: set[str] | None) -> float:
         value = number(cell)
         if value is not None and abs(value) <= LARGEST:
             return value
         if cell != "nan":
             if texts is None or value is not None or cell.lstrip("+-").lower() in ("inf", "infinity"):
-                raise self.wrong_cell(column, NUMBER, cell, line)
+                raise self.wrong_cell(column, NUMBER, cell, row)
             texts.add(column)
         return math.nan
 
@@ -218,9 +214,8 @@ class ParquetTable(FrameTable):
                 part = file.read(columns=names)
                 yield from ((name, _decoded(part.column(name))) for name in names)
 
-    def _spelled(self, column: str, values: Any) -> list[str]:
-        cells = values.tolist() if isinstance(values, np.ndarray) else values.to_pylist()
-        return ["" if cell is None else str(cell) for cell in cells]
+    def _plain(self, column: str, values: Any) -> Any:
+        return values.tolist() if isinstance(values, np.ndarray) else values.to_pylist()
 
     def _declared(self, columns: Iterable[str]) -> frozenset[str]:
         return frozenset()
