@@ -123,7 +123,6 @@ def test_what_diverges_is_listed(tmp_path):
     "arguments, ingredients",
     [
         (["--settings", "storage=nonsense"], ["`storage` must be a URL", "'nonsense'"]),
-        (["--vary", "lr=0.1,fast"], ["`--vary lr=` must be numbers", "'0.1,fast'"]),
         (["--settings", "nodes=2"], ["`nodes` must be 1", "got 2"]),
     ],
 )

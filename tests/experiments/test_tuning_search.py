@@ -15,10 +15,8 @@ from symloss.experiments.spaces import (
     Dimension,
     Question,
     Space,
-    at_an_edge,
     held_out_labels,
     next_value,
-    range_of,
     search_grids,
     space_of,
 )
@@ -30,15 +28,16 @@ from symloss.experiments.storage import (
     sqlite_url,
     without_password,
 )
-from symloss.experiments.studies import SAMPLERS, InOrder, Method, short_name
+from symloss.experiments.studies import SAMPLERS, Method, short_name
 from symloss.experiments.tune import tune
+from symloss.losses.catalogue import RECORDS
 from symloss.losses.spec import parse
 from symloss.training.loop import Diverged
 from symloss.training.results import EpochRow, Result
 from symloss.training.run_folder import Busy
 from symloss.training.settings import Settings
 
-COMPLETE, PRUNED, RUNNING, FAIL = (optuna.trial.TrialState[name] for name in ("COMPLETE", "PRUNED", "RUNNING", "FAIL"))
+COMPLETE, PRUNED = optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED
 
 
 def over_lr(*lrs, loss="alpha-mae", seeds=1, **settings):
@@ -93,8 +92,12 @@ def test_a_search_ranks_by_validation_and_never_by_test(tmp_path):
     """The test accuracies of the trainer are in the opposite order. Progress says which of how many, and the best."""
     accuracies, told = {0.1: 0.2, 0.2: 0.4, 0.3: 0.3}, []
     trainer = Trainer(lambda s: accuracies[s.lr])
-    (found,) = tune([over_lr(*accuracies)], Method(), runs=tmp_path, train=trainer, on_trial=told.append)
-    assert [(each.number, each.total, each.best) for each in told] == [(1, 3, 0.2), (2, 3, 0.4), (3, 3, 0.4)]
+
+    def tell(search, trial):
+        told.append((trial.number, trial.value, search.best()))
+
+    (found,) = tune([over_lr(*accuracies)], Method(), runs=tmp_path, train=trainer, on_trial=tell)
+    assert told == [(0, 0.2, 0.2), (1, 0.4, 0.4), (2, 0.3, 0.4)]
     assert lrs(found) == [0.2, 0.3, 0.1]
     assert trainer.trained == [(0.1, 0), (0.2, 0), (0.3, 0)]
     assert study_of(tmp_path, found).best_params == {"lr": 0.2}
@@ -167,7 +170,7 @@ def test_a_point_that_diverges_is_listed_and_the_search_goes_on(tmp_path):
 @in_turn("sampler", ["random", "tpe", "qmc", "nsgaii"])
 def test_cut_off_or_not_a_sampler_proposes_the_same(tmp_path, sampler):
     """14 trials: tpe draws at random for the first ten."""
-    questions = Question("gce", Settings(loss="gce"), space_of("digits", "gce", lrs=[0.01, 1.0]))
+    questions = Question("gce", Settings(loss="gce"), space_of("digits", "gce", {"lr": [0.01, 1.0]}))
     method = {"sampler": sampler, "trials": 14}
     (whole,), trainer = search(tmp_path / "whole", lambda s: 1 / (1 + s.lr), questions, **method)
     stops = iter(range(1000))
@@ -209,7 +212,7 @@ def test_tpe_learns(tmp_path):
 @pytest.mark.usefixtures("in_memory")
 def test_whole_numbers_stay_whole_and_words_stay_words(tmp_path):
     varied = {"t": [1, 9], "normalize": [None, "l2"]}
-    question = Question("taylor-ce", Settings(loss="taylor-ce"), space_of("digits", "taylor-ce", varied=varied))
+    question = Question("taylor-ce", Settings(loss="taylor-ce"), space_of("digits", "taylor-ce", varied))
     (found,), _ = search(tmp_path, lambda s: 0.5, question, sampler="random", trials=12)
     parts = [row["settings"]["loss"].partition(":")[2].split(",") for row in found["tried"]]
     assert {normalize for _, normalize in parts} == {"normalize=None", "normalize=l2"}
@@ -236,7 +239,7 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_trained():
     with refused(ValueError, "validation must be above 0", "got 0"):
         over_lr(0.1, validation=0.0)
     with refused(ValueError, "q must be a number in (0, 1]", "got 3"):
-        Question("sgce", Settings(loss="sgce"), space_of("digits", "sgce", varied={"q": [0.5, 3]}))
+        Question("sgce", Settings(loss="sgce"), space_of("digits", "sgce", {"q": [0.5, 3]}))
 
 
 @pytest.mark.usefixtures("in_memory")
@@ -357,80 +360,89 @@ def test_which_labels_are_said():
         assert held_out_labels(Settings(data=data, noise=noise, clean_validation=clean)) == said
 
 
-def claims_of(study, folder, wanted=1):
-    def lr_of(trial):
-        return {"lr": trial.suggest_categorical("lr", (0.1, 0.2))}
-
-    return Claims(study, LockFolder(folder), wanted, draw=lr_of, exactly=True)
-
-
 @pytest.fixture
-def shared_study(tmp_path):
-    storage = sqlite_url(tmp_path / "x.db")
-    return optuna.create_study(storage=storage, sampler=InOrder([{"lr": lr} for lr in (0.1, 0.2)]))
+def claims_of(tmp_path):
+    """The claims of processes that share a study. Those with the same folder see each other's locks."""
+    storage = open_storage(sqlite_url(tmp_path / "x.db"))
+    study = optuna.create_study(storage=storage)
+    return lambda folder="runs", wanted=1: Claims(study, storage, LockFolder(tmp_path / folder), wanted)
 
 
-def test_a_trial_is_one_process_s_until_it_lets_go(shared_study, tmp_path):
+def test_a_trial_is_one_process_s_until_it_lets_go(claims_of):
     """Locks are of open files, so that two places in one process stand for two processes."""
-    one, two = (claims_of(shared_study, tmp_path, 2) for _ in range(2))
+    one, two = claims_of(wanted=2), claims_of(wanted=2)
     with two.next() as second:
         with one.next() as first:
-            assert {first.trial.number, second.trial.number} == {0, 1}
+            assert {first.number, second.number} == {0, 1}
             assert two.next() is None
-            assert two.others_at_work()
+            assert len(two.unfinished()) == 2
         with two.next() as again:
-            assert again.trial.number == first.trial.number
-            shared_study.tell(again.trial, 0.5)
-        shared_study.tell(second.trial, 0.5)
+            assert again.number == first.number
+            two.study.tell(again.number, 0.5)
+        two.study.tell(second.number, 0.5)
     assert one.next() is None
-    assert not one.others_at_work()
+    assert not one.unfinished()
 
 
-def test_a_trial_of_another_place_is_taken_over_when_its_heart_stands_still(shared_study, tmp_path, monkeypatch):
+def test_a_trial_that_ends_as_its_lock_is_tried_is_not_taken(claims_of):
+    one, two = claims_of(), claims_of()
+    with one.next() as trial:
+        (stale,) = two.unfinished()
+        one.study.tell(trial.number, 0.5)
+    two.unfinished = lambda: [stale]
+    assert two.next() is None
+
+
+def test_a_trial_of_another_place_is_taken_over_when_its_heart_stands_still(claims_of, monkeypatch):
     now = 0.0
     monkeypatch.setattr(claiming.time, "monotonic", lambda: now)
-    with claims_of(shared_study, tmp_path / "a").next() as theirs:
-        ours = claims_of(shared_study, tmp_path / "b")
-        for beat in range(5):
+    theirs, ours = claims_of("a"), claims_of("b")
+    with theirs.next() as trial:
+        for _ in range(5):
             now += claiming.GRACE - 1
             assert ours.next() is None
-            theirs.trial.set_user_attr("beat", beat)
+            theirs._beat(trial)
         assert ours.next() is None
         now += claiming.GRACE + 1
-        with ours.next() as claim:
-            assert claim.trial.number == theirs.trial.number
+        with ours.next() as taken:
+            assert taken.number == trial.number
 
 
-def test_a_process_that_is_killed_as_it_begins_leaves_a_trial_of_no_place(shared_study, tmp_path, monkeypatch):
+def test_places_that_begin_at_once_share_the_trials_and_leave_what_is_too_many(claims_of, monkeypatch):
+    """Each place asks how many trials there are before the other has queued its own; the storage gives each to one."""
+    here, there = claims_of("a"), claims_of("b")
+    here.study.enqueue_trial({})
+    with here.next() as first:
+        assert (first.number, there.next()) == (0, None)
+    assert [trial.state.name for trial in here.study.trials] == ["RUNNING", "WAITING"]
+    more = claims_of("a", wanted=2)
+    (_, waiting) = more.unfinished()
+    with more.next(), more.next() as second:
+        assert second.number == 1
+        there.wanted, there.unfinished = 2, lambda: [waiting]
+        assert there.next() is None, "it no longer waits"
+
+
+def test_a_process_that_is_killed_as_it_begins_leaves_a_trial_of_no_place(claims_of, monkeypatch):
     now = 0.0
     monkeypatch.setattr(claiming.time, "monotonic", lambda: now)
-    assert shared_study.ask().params == {}
-    claims = claims_of(shared_study, tmp_path)
+    claims = claims_of()
+    claims.study.ask()
     assert claims.next() is None
-    now += claiming.MOMENT + 1
-    with claims.next() as claim:
-        assert (claim.trial.number, claim.point) == (0, {"lr": 0.1})
+    now += claiming.GRACE + 1
+    with claims.next() as trial:
+        assert trial.number == 0
 
 
-def test_a_heart_beats_while_a_trial_is_worked_at(shared_study, tmp_path, monkeypatch):
+def test_a_heart_beats_while_a_trial_is_worked_at(claims_of, monkeypatch):
     monkeypatch.setattr(claiming, "BEAT", 0.01)
-    with claims_of(shared_study, tmp_path).next():
+    claims = claims_of()
+    with claims.next():
         beats = set()
         until = time.monotonic() + 10
         while len(beats) < 3 and time.monotonic() < until:
-            beats.add(shared_study.trials[0].user_attrs.get("beat"))
+            beats.add(tuple(claims.study.trials[0].user_attrs["beat"]))
     assert len(beats) >= 3
-
-
-def test_a_trial_beyond_the_grid_is_surplus_and_does_not_count(shared_study, tmp_path):
-    """Two places ask at the same moment for the last point."""
-    claims = claims_of(shared_study, tmp_path)
-    monkey = shared_study.ask()
-    monkey.set_user_attr("place", "elsewhere")
-    claims.trials = list
-    assert claims.next() is None
-    assert [trial.state for trial in shared_study.trials] == [RUNNING, FAIL]
-    assert len(claims_of(shared_study, tmp_path).trials()) == 1
 
 
 def test_whoever_finishes_first_is_heard(tmp_path):
@@ -465,7 +477,7 @@ def over_grid(runs, loss, accuracy, *, data="digits", varied=None, decays=(0.1,)
         best = EpochRow(1, validation_accuracy=value / 2)
         return replace(result(value), settings=settings, best=best, smoothed=value / 4)
 
-    space = space_of(data, loss, varied=varied, weight_decays=decays)
+    space = space_of(data, loss, {"weight_decay": decays} | (varied or {}))
     question = Question(loss, Settings(loss=loss, noise="sym:0.8", data=data), space)
     (found,) = tune([question], Method(**method), runs=runs, train=train)
     return found, trained
@@ -535,19 +547,24 @@ def test_ones_own_data_is_judged_by_the_best_epoch(tmp_path):
 
 @in_turn("loss, name", [(loss, name) for loss, grids in search_grids().loss.items() for name in grids])
 def test_a_new_value_lies_in_the_range_and_beyond_the_grid(loss, name):
-    dimension, interval = search_grids().loss[loss][name], range_of(loss, name)
+    dimension = search_grids().loss[loss][name]
+    (interval,) = (each.interval for each in RECORDS[loss].parameters if each.name == name)
     low, high = min(dimension.values), max(dimension.values)
     above, below = (next_value(dimension, edge, interval) for edge in (high, low))
     assert above is None or (above > high and above in Interval(interval))
     assert below is None or (below < low and below in Interval(interval))
 
 
-def test_grids_without_an_edge():
-    assert not at_an_edge(Dimension("normalize", ("l2", None)), "l2")
-    assert not at_an_edge(Dimension("weight_decay", (0.0, 0.1), log=True), 0.1)
-    assert not at_an_edge(Dimension("q", (0.5,)), 0.5)
-    assert next_value(Dimension("q", (0.1, 0.5)), 0.1, "[0, 1]") == 0.0
-    assert next_value(Dimension("q", (0.1, 0.5)), 0.1, "(0, 1]") is None
+def test_what_comes_after_an_edge():
+    for values, edge, interval, expected in (
+        ((0.1, 0.5), 0.1, "[0, 1]", 0.0),
+        ((0.1, 0.5), 0.1, "(0, 1]", None),
+        ((0.1, 0.3, 0.5), 0.3, "(0, 1]", None),
+        ((0.5,), 0.5, "(0, 1]", None),
+        (("l2", None), "l2", "(0, 1]", None),
+        ((1.0, 2.0), 2.0, None, None),
+    ):
+        assert next_value(Dimension("q", values), edge, interval) == expected, values
     assert next_value(Dimension("k", (1, 2), whole=True), 2, "[1, 3]") == 3
     assert next_value(Dimension("k", (2, 3), whole=True), 3, "[1, 3]") is None
-    assert next_value(Dimension("temperature", (1.0, 2.0)), 2.0, None) is None
+    assert next_value(Dimension("weight_decay", (0.0, 0.1), log=True), 0.1, "[0, inf)") is None

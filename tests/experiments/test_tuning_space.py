@@ -44,66 +44,59 @@ def test_there_is_a_space_for_every_loss_and_any_data(loss):
 def test_what_the_user_fixes_or_gives_wins():
     for loss in ("sgce:q=0.5", "sgce:preset=cifar10"):
         assert "q" not in values(space_of("cifar10", loss)), loss
-    space = space_of("cifar10", "sgce:q=0.5", lrs=[0.1], weight_decays=[0.0, 0.3], varied={"q": [0.3], "scale": ["a"]})
-    assert values(space) == {"q": (0.3,), "scale": ("a",), "lr": (0.1,), "weight_decay": (0.0, 0.3)}
+    given = {"weight_decay": [0.0, 0.3], "q": [0.3], "lr": [0.1], "scale": ["a"]}
+    space = values(space_of("cifar10", "sgce:q=0.5", given))
+    assert list(space.items()) == [("q", (0.3,)), ("scale", ("a",)), ("lr", (0.1,)), ("weight_decay", (0.0, 0.3))]
+    # Kappa stands for alpha.
+    assert values(space_of("cifar10", "alpha-mae:kappa=2")).keys() == {"weight_decay"}
+    assert values(space_of("cifar10", "alpha-mae", {"kappa": [1.0, 3.0]})).keys() == {"kappa", "weight_decay"}
 
 
 def test_points_are_all_combinations_in_order():
-    points = list(space_of("x.csv", "sgce", lrs=[0.1, 0.2], weight_decays=[0.0], varied={"q": [0.2, 0.5]}).points())
-    assert [(point["q"], point["lr"], point["weight_decay"]) for point in points] == [
-        (0.2, 0.1, 0.0),
-        (0.2, 0.2, 0.0),
-        (0.5, 0.1, 0.0),
-        (0.5, 0.2, 0.0),
-    ]
+    points = space_of("x.csv", "sgce", {"q": [0.2, 0.5], "lr": [0.1, 0.2], "weight_decay": [0.0]}).points()
+    found = [(point["q"], point["lr"], point["weight_decay"]) for point in points]
+    assert found == [(0.2, 0.1, 0.0), (0.2, 0.2, 0.0), (0.5, 0.1, 0.0), (0.5, 0.2, 0.0)]
     assert list(Space(()).points()) == [{}]
 
 
 def test_between_the_ends_of_a_grid():
     assert Dimension("q", (0.5, 0.2, 0.4)).between() == (0.2, 0.5)
     assert Dimension("normalize", (None, "l2")).between() is None
-    assert Dimension("lr", (0.1,), log=True).between() is None
     assert Dimension("weight_decay", (0.0,), log=True).between() is None
     with refused(ValueError, "weight_decay", "above 0", "log scale", "0.0, 0.1"):
         Dimension("weight_decay", (0.0, 0.1), log=True).between()
 
 
 def test_a_varied_parameter_keeps_its_scale():
-    by_name = {d.name: d for d in space_of("x.csv", "alpha-mae", varied={"alpha": [1, 8]}).dimensions}
-    assert by_name["alpha"].log
-    by_name = {d.name: d for d in space_of("x.csv", "taylor-ce", varied={"t": [1, 8]}).dimensions}
-    assert by_name["t"].whole
-    assert not by_name["t"].log
+    alpha, _ = space_of("x.csv", "alpha-mae", {"alpha": [1, 8]}).dimensions
+    t, _ = space_of("x.csv", "taylor-ce", {"t": [1, 8]}).dimensions
+    assert [(each.log, each.whole) for each in (alpha, t)] == [(True, False), (False, True)]
 
 
 def test_variations_that_cannot_be_meant_are_refused():
-    for line in ("sgce", "sgce:", "sgce:q", "sgce:q=", "sgce:q=0.2,", "sgce:=1"):
-        with refused(ValueError, "--vary must read loss:parameter=value,value", f"got {line!r}"):
+    for line in ("sgce", "sgce:", "sgce:q", "sgce:q=", "sgce:q=0.2,", "sgce:=1", "q=0.2", "lr=", "lr"):
+        with refused(ValueError, "--vary must read lr=value,", "loss:parameter=value,", f"got {line!r}"):
             variations([line], ["sgce"])
-    with refused(ValueError, "--vary must name a loss of --losses (ce, sgce)", "'mae:scale=1'"):
-        variations(["mae:scale=1"], ["sgce:q=0.5", "ce"])
-    with refused(ValueError, "no loss named 'sgec'", "'sgce'"):
-        variations(["sgec:q=1"], ["sgce"])
-    with refused(ValueError, "sgce:q twice"):
-        variations(["sgce:q=1", "sgce:q=0.5"], ["sgce"])
+    for lines, *said in (
+        (["mae:scale=1"], "--vary must name a loss of --losses (ce, sgce)", "'mae:scale=1'"),
+        (["sgec:q=1"], "no loss named 'sgec'", "'sgce'"),
+        (["sgce:q=1", "sgce:q=0.5"], "sgce:q twice"),
+        (["lr=1", "lr=0.5"], "lr twice"),
+        (["lr=0.1,fast"], "`--vary lr=` must be numbers", "'0.1,fast'"),
+    ):
+        with refused(ValueError, *said):
+            variations(lines, ["sgce:q=0.5", "ce"])
 
 
 @in_turn(
-    "given, ingredients",
+    "name, given, said",
     [
-        ({"lrs": [0.0]}, ["lr must be a number in (0, inf)", "got 0"]),
-        ({"lrs": []}, ["lr", "at least one value"]),
-        ({"weight_decays": [-1.0]}, ["weight_decay must be a number in [0, inf)", "got -1"]),
-        ({"weight_decays": [0.1, 0.1]}, ["weight_decay", "each value once", "0.1, 0.1"]),
-        ({"varied": {"q": [0.5, 0.5]}}, ["q", "each value once"]),
+        ("lr", [0.0], "lr must be a number in (0, inf); got 0"),
+        ("lr", [], "lr must hold at least one value"),
+        ("weight_decay", [-1.0], "weight_decay must be a number in [0, inf); got -1"),
+        ("q", [0.5, 0.5], "q must hold each value once; got 0.5, 0.5"),
     ],
 )
-def test_bad_grids_are_refused(given, ingredients):
-    with refused(ValueError, *ingredients):
-        space_of("cifar10", "sgce", **given)
-
-
-def test_kappa_is_searched_instead_of_alpha():
-    assert [d.name for d in space_of("cifar10", "alpha-mae:kappa=2").dimensions] == ["weight_decay"]
-    varied = space_of("cifar10", "alpha-mae", varied={"kappa": [1.0, 3.0]})
-    assert [d.name for d in varied.dimensions] == ["kappa", "weight_decay"]
+def test_bad_grids_are_refused(name, given, said):
+    with refused(ValueError, said):
+        space_of("cifar10", "sgce", {name: given})

@@ -19,13 +19,15 @@ from symloss.cli.training import (
     settings_for,
     train_shown,
 )
-from symloss.training.results import Spread
+from symloss.training.results import Spread, spread
 from symloss.training.run_folder import run_path
 from symloss.training.settings import Settings, displayed_noise, with_seeds
 
 if TYPE_CHECKING:
-    from symloss.experiments.spaces import Question, Space
-    from symloss.experiments.tune import Method, Progress
+    from optuna.trial import FrozenTrial
+
+    from symloss.experiments.spaces import Question
+    from symloss.experiments.tune import Method, Search
 
 NOISE = "sym:0.8"
 FIXED_BY_PAPER = (
@@ -69,7 +71,7 @@ def tune(
     labels, as --paper does. The test set is not used. Rerun the same command to resume; run it several times at once to
     share the work.
     """
-    from symloss.experiments.spaces import Question, papers_space, search_grids
+    from symloss.experiments.spaces import Question, papers_space, search_grids, space_of, variations
     from symloss.experiments.tune import Method, tune
     from symloss.losses.spec import split
 
@@ -92,7 +94,9 @@ def tune(
         options |= fixed
     else:
         options["noise"] = options["noise"] or default_noise(options["data"], of_known=NOISE)
-        spaces = _spaces(names, vary or [], options["data"])
+        spaces = {
+            loss: space_of(options["data"], loss, varied) for loss, varied in variations(vary or [], names).items()
+        }
     opened = open_from(options)
     base = options | {"lr": None, "weight_decay": None}
     questions = [Question(loss, settings_for(loss, base, opened), spaces[loss], options["seeds"]) for loss in spaces]
@@ -126,31 +130,15 @@ def _planned(questions: list[Question], method: Method, runs: Path) -> list[tupl
     return [(each, run_path(runs, each)) for each in planned]
 
 
-def _spaces(losses: list[str], vary: list[str], data: str) -> dict[str, Space]:
-    from symloss.experiments.spaces import space_of, variations
-    from symloss.losses.spec import parse
-
-    parts = [each.partition("=") for each in vary]
-    lists = {f"{name}s": _numbers(name, text) for name, equals, text in parts if equals and name in GRIDS}
-    varied = variations([each for each in vary if each.partition("=")[0] not in GRIDS], losses)
-    return {loss: space_of(data, loss, varied=varied.get(parse(loss)[0]), **lists) for loss in losses}
-
-
-def _numbers(argument: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"`--vary {argument}=` must be numbers, separated by commas; got {text!r}") from None
-
-
-def _say(progress: Progress) -> None:
-    """Print one line about a trial."""
-    loss = progress.loss + {"first": "", "beyond": ", beyond the grid", "finals": ", finalists"}[progress.kind]
-    best = "" if progress.best is None else f"; best so far {100 * progress.best:.2f} %"
-    validation, reason = percent(progress.validation), progress.reason
+def _say(search: Search, trial: FrozenTrial) -> None:
+    """Print one line about a trial that has ended."""
+    loss = search.question.loss + {"first": "", "beyond": ", beyond the grid", "finals": ", finalists"}[search.kind]
+    reason, best = trial.user_attrs.get("diverged"), search.best()
+    validation = percent(spread(trial.user_attrs.get("accuracies", ())))
     outcome = f"validation {validation} %" if reason is None else f"diverged ({reason})"
-    where = _where(progress.settings.to_dict())
-    say(f"{loss}, trial {progress.number} of {progress.total}: {where}: {outcome}{best}", err=True)
+    outcome += "" if best is None else f"; best so far {100 * best:.2f} %"
+    where = _where(search.settings(trial).to_dict())
+    say(f"{loss}, trial {trial.number + 1} of {search.claims.wanted}: {where}: {outcome}", err=True)
 
 
 def _report(answers: list[dict[str, Any]], base: Settings, options: dict[str, Any], as_json: bool) -> None:

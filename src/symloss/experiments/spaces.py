@@ -111,30 +111,19 @@ class Space:
             yield dict(zip(names, values, strict=True))
 
 
-def space_of(
-    data: str,
-    loss: str,
-    *,
-    lrs: Sequence[float] | None = None,
-    weight_decays: Sequence[float] | None = None,
-    varied: Mapping[str, Sequence[Any]] | None = None,
-) -> Space:
+def space_of(data: str, loss: str, varied: Mapping[str, Sequence[Any]] | None = None) -> Space:
     """Return the space of a loss on a data set: its parameter and the weight decay, on the grids of search.toml.
 
-    A parameter in the text of the loss is not searched, nor the learning rate without ``lrs``. Values of
-    ``weight_decays`` and ``varied`` (by parameter) are tried instead of those of search.toml and of the text.
+    A parameter in the text of the loss is not searched, nor the learning rate. Values of ``varied``, by ``lr``,
+    ``weight_decay`` or parameter, are tried instead of those of search.toml and of the text.
     """
-    dimensions = {dimension.name: dimension for dimension in _of_loss(loss)}
     asked = {name: _varied(loss, name, values) for name, values in (varied or {}).items()}
-    dimensions = describe(parse(loss)[0]).overridden(dimensions, asked)
-    for name, wanted in (("lr", lrs), ("weight_decay", weight_decays)):
-        if wanted is not None:
-            numbers = tuple(checks.number(name, value, INTERVALS[name]) for value in wanted)
-            dimensions[name] = Dimension(name, numbers, log=True)
-    if weight_decays is None:
+    of_training = {name: asked.pop(name) for name in INTERVALS if name in asked}
+    if "weight_decay" not in of_training:
         decays = search_grids().weight_decay
-        dimensions["weight_decay"] = decays.get(trained_as(data) if data in KNOWN else OWN, decays[OTHER])
-    return Space(tuple(dimensions.values()))
+        of_training["weight_decay"] = decays.get(trained_as(data) if data in KNOWN else OWN, decays[OTHER])
+    of_loss = {dimension.name: dimension for dimension in _of_loss(loss)}
+    return Space((*describe(parse(loss)[0]).overridden(of_loss, asked).values(), *of_training.values()))
 
 
 def papers_space(data: str, loss: str) -> Space:
@@ -154,7 +143,9 @@ def _of_loss(loss: str) -> Iterable[Dimension]:
 
 
 def _varied(loss: str, name: str, values: Sequence[Any]) -> Dimension:
-    """Return a dimension with the user's values. Its scale is that of search.toml."""
+    """Return a dimension with the user's values. The scale of a parameter is that of search.toml."""
+    if name in INTERVALS:
+        return Dimension(name, tuple(checks.number(name, value, INTERVALS[name]) for value in values), log=True)
     record = describe(parse(loss)[0])
     known = search_grids().loss.get(record.name, {}).get(name)
     whole = any(parameter.name == name and parameter.whole for parameter in record.parameters)
@@ -162,29 +153,37 @@ def _varied(loss: str, name: str, values: Sequence[Any]) -> Dimension:
 
 
 def variations(lines: Iterable[str], losses: Iterable[str]) -> dict[str, dict[str, list[Any]]]:
-    """Read lines such as ``sgce:q=0.2,0.5`` into values by loss and parameter.
+    """Read lines such as ``lr=0.1,0.2``, for all losses, and ``sgce:q=0.2,0.5`` into values by loss and name.
 
-    A line must name one of the losses of the search.
-
-    >>> variations(["sgce:q=0.2,0.5", "sgce:normalize=none,l2"], ["ce", "sgce"])
-    {'sgce': {'q': [0.2, 0.5], 'normalize': [None, 'l2']}}
+    >>> variations(["lr=0.1", "sgce:normalize=none,l2"], ["ce", "sgce:q=0.3"])
+    {'ce': {'lr': [0.1]}, 'sgce:q=0.3': {'lr': [0.1], 'normalize': [None, 'l2']}}
     """
-    searched = {describe(parse(loss)[0]).name for loss in losses}
-    by_loss: dict[str, dict[str, list[Any]]] = {}
+    names = {loss: describe(parse(loss)[0]).name for loss in losses}
+    varied: dict[str, dict[str, list[Any]]] = {loss: {} for loss in names}
     for line in lines:
-        loss, _, rest = line.partition(":")
-        parameter, equals, values = rest.partition("=")
-        if not parameter or not equals or not all(part.strip() for part in values.split(",")):
-            raise ValueError(f"--vary must read loss:parameter=value,value,...; got {checks.brief(line)}")
-        name = find(loss).name
-        if name not in searched:
+        key, _, text = line.partition("=")
+        loss, _, parameter = key.rpartition(":")
+        parts = text.split(",")
+        if not parameter or not all(map(str.strip, parts)) or not (loss or parameter in INTERVALS):
             raise ValueError(
-                f"--vary must name a loss of --losses ({', '.join(sorted(searched))}); got {checks.brief(line)}"
+                f"--vary must read lr=value,..., weight_decay=value,... or loss:parameter=value,...; "
+                f"got {checks.brief(line)}"
             )
-        if parameter in by_loss.setdefault(name, {}):
-            raise ValueError(f"--vary gives {name}:{parameter} twice; all its values must stand in one")
-        by_loss[name][parameter] = [parse(f"{name}:{parameter}={part}")[1][parameter] for part in values.split(",")]
-    return by_loss
+        meant = [each for each, name in names.items() if not loss or name == find(loss).name]
+        if not meant:
+            searched = ", ".join(sorted(set(names.values())))
+            raise ValueError(f"--vary must name a loss of --losses ({searched}); got {checks.brief(line)}")
+        if parameter in varied[meant[0]]:
+            raise ValueError(f"--vary gives {key} twice; all its values must stand in one")
+        try:
+            values = [parse(f"{key}={part}")[1][parameter] if loss else float(part) for part in parts]
+        except ValueError:
+            if loss:
+                raise
+            raise ValueError(f"`--vary {key}=` must be numbers, separated by commas; got {text!r}") from None
+        for each in meant:
+            varied[each][parameter] = values
+    return varied
 
 
 @dataclass(frozen=True)
@@ -236,21 +235,17 @@ def judged_epoch(settings: Settings) -> str:
     return "the last epoch" if settings.data_is_published else "the best epoch, smoothed over up to five"
 
 
-def at_an_edge(dimension: Dimension, value: Any) -> bool:
-    """Return whether a value is the smallest or the largest of a grid of numbers."""
-    # A grid on a log scale that begins at 0 has no ratio to go on with.
-    if not dimension.numeric or (dimension.log and min(dimension.values) <= 0):
-        return False
-    ends = dimension.between()
-    return ends is not None and value in ends
-
-
 def next_value(dimension: Dimension, edge: Any, interval: str | None) -> Any:
-    """Return the value after an edge, in the step or ratio of the last two; None beyond the range of the parameter."""
-    if interval is None:
+    """Return the value after one that is the smallest or largest of a grid, in the step or ratio of the last two.
+
+    None for a value inside the grid, and beyond the range of the parameter.
+    """
+    ordered = sorted(dimension.values) if dimension.numeric else []
+    on_edge = len(ordered) > 1 and edge in (ordered[0], ordered[-1])
+    # A grid on a log scale that begins at 0 has no ratio to go on with.
+    if interval is None or not on_edge or (dimension.log and ordered[0] <= 0):
         return None
-    ordered = sorted(dimension.values, reverse=edge == min(dimension.values))
-    before = ordered[-2]
+    before = ordered[1] if edge == ordered[0] else ordered[-2]
     value = float(f"{edge * edge / before if dimension.log else 2 * edge - before:.{DIGITS}g}")
     if value not in checks.Interval(interval):
         low, high = (float(end) for end in interval[1:-1].split(","))
@@ -259,19 +254,13 @@ def next_value(dimension: Dimension, edge: Any, interval: str | None) -> Any:
     return value if value in checks.Interval(interval) and value not in dimension.values else None
 
 
-def range_of(loss: str, name: str) -> str | None:
-    """Return the range of a parameter of a loss or a training setting; None for an option, such as a temperature."""
-    parameters = {parameter.name: parameter.interval for parameter in describe(parse(loss)[0]).parameters}
-    return (INTERVALS | parameters).get(name)
-
-
 def _beyond(loss: str, grid: Mapping[str, Dimension], best: Point) -> Iterator[tuple[Dimension, Any]]:
     """Yield each dimension whose best value sits on an edge that the loss allows to cross, and the next value."""
+    parameters = {parameter.name: parameter.interval for parameter in describe(parse(loss)[0]).parameters}
     for name, dimension in grid.items():
-        if at_an_edge(dimension, best[name]):
-            value = next_value(dimension, best[name], range_of(loss, name))
-            if value is not None:
-                yield dimension, value
+        value = next_value(dimension, best[name], (INTERVALS | parameters).get(name))  # None for an option of the loss
+        if value is not None:
+            yield dimension, value
 
 
 def widened(question: Question, grid: Mapping[str, Dimension], best: Point) -> tuple[Question, Dimension] | None:

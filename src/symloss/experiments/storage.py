@@ -1,16 +1,18 @@
 """Storages of studies, and which process works on which trial.
 
 A storage is a SQLite file, a database server, Redis, or a journal on a shared disk. Processes can share a study, and
-any of them can be killed. A trial belongs to the process that holds its lock file. The lock ends with the process.
-The next process that gets the lock of an unfinished trial continues that trial. No trial is queued a second time, so a
-study has as many trials as were asked for, and no two for one point.
+any of them can be killed. All trials of a study wait in Optuna's queue from the start; the storage gives each to one
+process. A trial belongs to the process that holds its lock file. The lock ends with the process. The next process that
+gets the lock of an unfinished trial continues that trial. No trial is queued a second time, so a study has as many
+trials as were asked for, and no two for one point.
 
 Processes with another folder of runs, on another machine, see no locks. For them a trial has a heartbeat in the
 storage. An idle process that sees no heartbeat for ``GRACE`` seconds takes the trial over. If the first process wakes
 up after all, the result that is finished first counts.
 
-Optuna's own heartbeat (``RDBStorage``, ``RetryFailedTrialCallback``) is not used: journals and Redis have none, and a
-stale trial is not continued but queued again as another trial, by the next process that starts after a grace period.
+Optuna's own heartbeat (``RDBStorage``, ``RetryHeartbeatStaleTrialCallback``) is not used: journals and Redis have none,
+and a stale trial fails and is queued again under another number, by the next process that starts after a grace period.
+The samplers would then propose other points than in a search that nobody killed.
 """
 
 from __future__ import annotations
@@ -21,9 +23,8 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, unquote_plus
 
 import sqlalchemy
@@ -32,9 +33,8 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
 from optuna.study import Study
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial, TrialState
 
-from symloss.experiments.spaces import Point
 from symloss.writing import alone, clear_write_errors, take_lock, write_whole
 
 JOURNAL = "journal:"
@@ -117,8 +117,6 @@ def _reason(error: BaseException, url: str) -> str:
 
 BEAT = 15.0  # seconds between two heartbeats
 GRACE = 120.0  # seconds without a heartbeat after which a trial of another lock folder is taken over
-MOMENT = 5.0
-"""The same for a trial without a lock folder. Its process was killed at the start, or is just starting elsewhere."""
 
 
 class LockFolder:
@@ -145,98 +143,65 @@ class LockFolder:
         return take_lock(folder / str(number))
 
 
-class Claim:
-    """A trial that this process works on. As a context manager it writes heartbeats."""
-
-    def __init__(self, trial: Trial, point: Point, lock: BaseFileLock):
-        self.trial, self.point, self._lock = trial, point, lock
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
-
-    def __enter__(self) -> Claim:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._lock.release()
-
-    def _beat(self) -> None:
-        while not self._stop.wait(BEAT):
-            # A storage that is unreachable for a moment must not end a run. If it stays so, the end of the trial fails.
-            with contextlib.suppress(Exception):
-                self.trial.set_user_attr("beat", time.time())
-
-
 class Claims:
-    """Hands out the trials of one study: first those that a dead process left, then new ones.
+    """Hands out the trials of one study, those with a number below ``wanted``."""
 
-    ``draw`` asks the sampler for the point of a trial; only one process does so at a time. ``exactly``: a trial beyond
-    ``wanted`` has no point, as in a grid.
-    """
+    def __init__(self, study: Study, storage: BaseStorage, locks: LockFolder, wanted: int):
+        self.study, self.storage, self.locks, self.wanted = study, storage, locks, wanted
+        self._watched: dict[int, tuple[object, float]] = {}
+        with locks.turn():
+            for _ in range(wanted - len(study.get_trials(deepcopy=False))):
+                study.enqueue_trial({})
 
-    def __init__(self, study: Study, locks: LockFolder, wanted: int, draw: Callable[[Trial], Point], *, exactly: bool):
-        self.study, self.locks, self.wanted, self.draw, self.exactly = study, locks, wanted, draw, exactly
-        self._watched: dict[int, tuple[Any, float]] = {}
+    def unfinished(self) -> list[FrozenTrial]:
+        """Return the trials that wait, or that a process works on."""
+        states = TrialState.WAITING, TrialState.RUNNING
+        return [each for each in self.study.get_trials(deepcopy=False, states=states) if each.number < self.wanted]
 
-    def next(self) -> Claim | None:
-        """Return a trial to work on; None if there is none now."""
+    def next(self) -> contextlib.AbstractContextManager[FrozenTrial] | None:
+        """Return a trial to work on, as a context that writes heartbeats; None if there is none now."""
         with self.locks.turn():
-            for trial in self._running():
-                taken = self._take_over(trial)
-                if taken is not None:
-                    return taken
-            return self._new() if len(self.trials()) < self.wanted else None
+            for trial in self.unfinished():
+                lock = self.locks.lock(self.study.study_name, trial.number)
+                if lock is not None and self._take(trial):
+                    self._beat(trial)
+                    return self._at_work(trial, lock)
+                if lock is not None:
+                    lock.release()
+        return None
 
-    def others_at_work(self) -> bool:
-        """Return whether another process still trains a trial."""
-        return bool(self._running())
-
-    def trials(self) -> list[FrozenTrial]:
-        """Return all trials but surplus ones."""
-        every = self.study.get_trials(deepcopy=False)
-        return [trial for trial in every if not trial.user_attrs.get("surplus")]
-
-    def _running(self) -> list[FrozenTrial]:
-        return self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-
-    def _new(self) -> Claim | None:
-        trial = self.study.ask()
-        lock = self.locks.lock(self.study.study_name, trial.number)
-        if lock is None:  # a process still works on a deleted study of the same name
-            return None
-        if self.exactly and trial.number >= self.wanted:
-            # A process with another lock folder asked at the same moment.
-            trial.set_user_attr("surplus", True)
-            self.study.tell(trial, state=TrialState.FAIL)
-            lock.release()
-            return None
-        return self._mine(trial, lock)
-
-    def _take_over(self, unfinished: FrozenTrial) -> Claim | None:
-        if unfinished.user_attrs.get("place") != self.locks.name and not self._silent(unfinished):
-            return None
-        lock = self.locks.lock(self.study.study_name, unfinished.number)
-        if lock is None:
-            return None
-        if all(trial.number != unfinished.number for trial in self._running()):  # it was finished in the meantime
-            lock.release()
-            return None
-        return self._mine(Trial(self.study, unfinished._trial_id), lock)
-
-    def _mine(self, trial: Trial, lock: BaseFileLock) -> Claim:
-        try:
-            trial.set_user_attr("place", self.locks.name)
-            return Claim(trial, self.draw(trial), lock)
-        except BaseException:
-            lock.release()
-            raise
-
-    def _silent(self, trial: FrozenTrial) -> bool:
-        sign, now = (trial.user_attrs.get("place"), trial.user_attrs.get("beat")), time.monotonic()
-        last, since = self._watched.setdefault(trial.number, (sign, now))
-        if sign != last:
-            self._watched[trial.number] = sign, now
+    def _take(self, trial: FrozenTrial) -> bool:
+        """Take a trial whose lock this process holds, unless a process elsewhere works on it or it has ended."""
+        if trial.state == TrialState.WAITING:
+            return self.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING)
+        now, beat = time.monotonic(), trial.user_attrs.get("beat")
+        last, since = self._watched.setdefault(trial.number, (beat, now))
+        if beat != last:
+            self._watched[trial.number] = beat, now
+        elsewhere = beat is None or beat[0] != self.locks.name
+        if elsewhere and (beat != last or now - since <= GRACE):
             return False
-        return now - since > (MOMENT if sign[0] is None else GRACE)
+        return not self.storage.get_trial(trial._trial_id).state.is_finished()
+
+    def _beat(self, trial: FrozenTrial) -> None:
+        self.storage.set_trial_user_attr(trial._trial_id, "beat", [self.locks.name, time.time()])
+
+    @contextlib.contextmanager
+    def _at_work(self, trial: FrozenTrial, lock: BaseFileLock) -> Iterator[FrozenTrial]:
+        stop = threading.Event()
+
+        def keep_beating() -> None:
+            while not stop.wait(BEAT):
+                # A storage that is unreachable for a moment must not end a run. If it stays so, the end of the trial
+                # fails.
+                with contextlib.suppress(Exception):
+                    self._beat(trial)
+
+        thread = threading.Thread(target=keep_beating, daemon=True)
+        thread.start()
+        try:
+            yield trial
+        finally:
+            stop.set()
+            thread.join()
+            lock.release()

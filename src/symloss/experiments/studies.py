@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from optuna.distributions import (
     IntDistribution,
     distribution_to_json,
 )
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import PartialFixedSampler, RandomSampler
 from optuna.storages import BaseStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -30,65 +30,20 @@ from symloss.experiments.spaces import DIGITS, Dimension, Point, Question, edge_
 from symloss.experiments.storage import Claims, LockFolder
 from symloss.losses.spec import parse
 from symloss.training.results import Spread
+from symloss.training.settings import Settings
 
 GRID = "grid"
-SAMPLERS: dict[str, type[BaseSampler]] = {
-    "cmaes": samplers.CmaEsSampler, "gp": samplers.GPSampler, "nsgaii": samplers.NSGAIISampler,
-    "nsgaiii": samplers.NSGAIIISampler, "qmc": samplers.QMCSampler, "random": RandomSampler,
+SAMPLERS = {
+    "cmaes": samplers.CmaEsSampler,
+    "gp": samplers.GPSampler,
+    "nsgaii": samplers.NSGAIISampler,
+    "nsgaiii": samplers.NSGAIIISampler,
+    "qmc": samplers.QMCSampler,
+    "random": RandomSampler,
     "tpe": samplers.TPESampler,
-}  # fmt: skip
+}
 """The samplers besides the grid, which is not Optuna's: that may repeat points if several processes share a study."""
 TRIALS = 20  # the default number of trials of each loss, for samplers other than the grid
-
-
-class InOrder(RandomSampler):
-    """A sampler that gives point k to trial k. Trial numbers are unique, so no two processes get the same point."""
-
-    def __init__(self, points: Sequence[Point]):
-        super().__init__()
-        self.points = points
-
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        return self.points[trial.number][param_name]
-
-
-class SeededByTrial(BaseSampler):
-    """An Optuna sampler that is made anew for each trial, with a seed that depends on the number of the trial.
-
-    A proposal depends only on the seed, the number of the trial and the trials that are finished. So two processes
-    never draw the same numbers, and an interrupted search continues as if it had not been interrupted.
-    """
-
-    def __init__(self, make: Callable[..., BaseSampler], seed: int):
-        self.make, self.seed = make, seed
-        self._current: tuple[int, BaseSampler] | None = None
-
-    def _of(self, trial: FrozenTrial) -> BaseSampler:
-        if self._current is None or self._current[0] != trial.number:
-            state = np.random.SeedSequence([self.seed, trial.number]).generate_state(1)
-            self._current = trial.number, self.make(seed=int(state[0]))
-        return self._current[1]
-
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return self._of(trial).infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        return self._of(trial).sample_relative(study, trial, search_space)
-
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        return self._of(trial).sample_independent(study, trial, param_name, param_distribution)
-
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        self._of(trial).before_trial(study, trial)
-
-    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        self._of(trial).after_trial(study, trial, state, values)
 
 
 def distribution(dimension: Dimension) -> BaseDistribution:
@@ -106,16 +61,6 @@ def rounded(value: Any, values: BaseDistribution) -> Any:
     if not isinstance(values, FloatDistribution):
         return value
     return min(max(float(f"{value:.{DIGITS}g}"), values.low), values.high)
-
-
-def suggest(trial: Trial, name: str, values: BaseDistribution) -> Any:
-    """Return the value of a dimension in a trial. It is drawn once; later calls return the same value."""
-    if isinstance(values, CategoricalDistribution):
-        return trial.suggest_categorical(name, values.choices)
-    if isinstance(values, IntDistribution):
-        return trial.suggest_int(name, values.low, values.high, log=values.log)
-    assert isinstance(values, FloatDistribution)
-    return trial.suggest_float(name, values.low, values.high, log=values.log)
 
 
 def short_name(sampler: str) -> str:
@@ -177,11 +122,10 @@ class Search:
         """Searches of points beyond the edges of the grid, and of finalists."""
         if points is None and method.every_combination:
             points = list(question.space.points())
+        self.points = points
         if points is None:
-            sampler: BaseSampler = SeededByTrial(SAMPLERS[method.sampler], question.base.seed)
             self.distributions = {each.name: distribution(each) for each in question.space.dimensions}
         else:
-            sampler = InOrder(points)
             values = {each: dict.fromkeys(point[each] for point in points) for each in self.grid}
             self.distributions = {each: CategoricalDistribution(list(tried)) for each, tried in values.items()}
         space = {each: json.loads(distribution_to_json(values)) for each, values in self.distributions.items()}
@@ -190,9 +134,9 @@ class Search:
         readable = f"{Path(base.data).stem}-{base.noise}-{question.loss}" if name is None else name
         key = hashlib.sha256(json.dumps(asked | {"sampler": method.sampler}, sort_keys=True).encode()).hexdigest()[:12]
         named = kind == "first" and name is not None
-        self.study = _open_study(readable if named else f"{readable}-{key}", asked, sampler, storage, locks)
+        self.study = _open_study(readable if named else f"{readable}-{key}", asked, storage, locks)
         wanted = (method.trials or TRIALS) if points is None else len(points)
-        self.claims = Claims(self.study, locks, wanted, self._draw, exactly=points is not None)
+        self.claims = Claims(self.study, storage, locks, wanted)
 
     def beyond(self) -> Search | None:
         """Open a search of points beyond the edge that the best point sits on, if any. All processes agree on it."""
@@ -216,21 +160,34 @@ class Search:
         self.further.append(Search(question, self.method, self.storage, self.locks, name, kind, points))
         return self.further[-1]
 
-    def _draw(self, trial: Trial) -> Point:
-        """Return the point of a trial. Values that an earlier process drew for it stay."""
-        try:
-            return {name: suggest(trial, name, each) for name, each in self.distributions.items()}
-        except ImportError as error:
-            raise ValueError(f"the sampler needs a package that is not installed ({error})") from None
+    def draw(self, unfinished: FrozenTrial) -> Trial:
+        """Draw the values of a trial. Those that an earlier process drew for it stay.
 
-    def point(self, drawn: Point) -> Point:
-        """Return the point that is tried for the drawn one: numbers are rounded."""
-        return {name: rounded(value, self.distributions[name]) for name, value in drawn.items()}
+        Each trial has a sampler of its own. The grid gives point k to trial k. Other proposals depend only on the seed,
+        the number of the trial and the trials that are finished. So two processes never draw the same numbers, and an
+        interrupted search continues as if it had not been interrupted.
+        """
+        if self.points is None:
+            state = np.random.SeedSequence([self.question.base.seed, unfinished.number]).generate_state(1)
+            self.study.sampler = SAMPLERS[self.method.sampler](seed=int(state[0]))
+        else:
+            self.study.sampler = PartialFixedSampler(self.points[unfinished.number], RandomSampler())
+        trial = Trial(self.study, unfinished._trial_id)
+        for name, values in self.distributions.items():
+            trial._suggest(name, values)
+        return trial
+
+    def point(self, trial: Trial | FrozenTrial) -> Point:
+        """Return the point that a trial tries: numbers that were drawn are rounded."""
+        return {name: rounded(value, self.distributions[name]) for name, value in trial.params.items()}
+
+    def settings(self, trial: Trial | FrozenTrial) -> Settings:
+        """Return the settings of a trial, with its first seed."""
+        return self.question.settings(self.point(trial))
 
     def best(self) -> float | None:
         """Return the best mean accuracy so far."""
-        values = [trial.value for trial in self._ended(TrialState.COMPLETE) if trial.value is not None]
-        return max(values, default=None)
+        return max((trial.values[0] for trial in self._ended(TrialState.COMPLETE)), default=None)
 
     def answer(self) -> dict[str, Any]:
         """Return what :func:`symloss.experiments.tune.tune` returns for this question."""
@@ -242,7 +199,11 @@ class Search:
             "loss": self.question.loss,
             "study": self.study.study_name,
             "tried": [{key: value for key, value in row.items() if key != "point"} for row in rows],
-            "diverged": [row for search in (self, *self.further) for row in search._diverged()],
+            "diverged": [
+                {"settings": search.settings(trial).to_dict(), "reason": trial.user_attrs.get("diverged")}
+                for search in (self, *self.further)
+                for trial in search._ended(TrialState.PRUNED)
+            ],
             "edges": edges,
         }
 
@@ -254,31 +215,20 @@ class Search:
         rows = []
         for search in (self, *self.further):
             for trial in search._ended(TrialState.COMPLETE) if search.kind in kinds else ():
-                accuracies, point = trial.user_attrs.get("accuracies"), search.point(trial.params)
+                accuracies = trial.user_attrs.get("accuracies")
                 if accuracies is not None:  # else another program wrote it
                     rows.append({
-                        "point": point, "settings": search.question.settings(point).to_dict(),
+                        "point": search.point(trial), "settings": search.settings(trial).to_dict(),
                         "validation": Spread.of(accuracies).to_json(), "seeds": len(accuracies),
                         "held_out": trial.user_attrs["held_out"], "final": search.kind == "finals",
                     })  # fmt: skip
         return ranked(rows)
 
-    def _diverged(self) -> list[dict[str, Any]]:
-        ended = [(self.point(trial.params), trial.user_attrs) for trial in self._ended(TrialState.PRUNED)]
-        return [
-            {"settings": self.question.settings(point).to_dict(), "reason": told.get("diverged")}
-            for point, told in ended
-        ]
 
-
-def _open_study(
-    name: str, asked: dict[str, Any], sampler: BaseSampler, storage: BaseStorage, locks: LockFolder
-) -> Study:
+def _open_study(name: str, asked: dict[str, Any], storage: BaseStorage, locks: LockFolder) -> Study:
     """Open a study by its name, or create it. A study of another search raises an error."""
     with locks.turn():
-        study = optuna.create_study(
-            storage=storage, study_name=name, sampler=sampler, direction="maximize", load_if_exists=True
-        )
+        study = optuna.create_study(storage=storage, study_name=name, direction="maximize", load_if_exists=True)
         asked = json.loads(json.dumps(asked))
         stored = study.user_attrs.get("question")
         if stored is None and not study.get_trials(deepcopy=False) and study.directions == [StudyDirection.MAXIMIZE]:

@@ -22,13 +22,13 @@ except ImportError:
     raise ValueError(extras.missing("Tuning", "optuna")) from None
 
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from symloss.experiments.spaces import Question
-from symloss.experiments.storage import Claim, LockFolder, open_storage, readable_storage_errors, sqlite_url
-from symloss.experiments.studies import Method as Method, Search  # noqa: PLC0414 (for the command)
+from symloss.experiments.storage import LockFolder, open_storage, readable_storage_errors, sqlite_url
+from symloss.experiments.studies import Method as Method, Search as Search  # noqa: PLC0414 (for the command)
 from symloss.training.loop import Diverged
-from symloss.training.results import Result, Spread, spread
+from symloss.training.results import Result, Spread
 from symloss.training.run_folder import Busy, run_path
 from symloss.training.settings import Settings, with_seeds
 
@@ -36,23 +36,6 @@ Train = Callable[[Settings, Path, str], Result]
 """A function that trains in a folder and returns the result. The text says which trial it is."""
 
 POLL = 0.3  # seconds between two checks of other processes
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A trial that has ended: its loss, kind, number of the total, settings and validation accuracy.
-
-    ``reason`` says how it diverged, if it did; ``best`` is the best validation accuracy of the study so far.
-    """
-
-    loss: str
-    kind: str
-    number: int
-    total: int
-    settings: Settings
-    validation: Spread | None
-    reason: str | None
-    best: float | None
 
 
 def tune(
@@ -63,13 +46,14 @@ def tune(
     train: Train,
     storage: str | None = None,
     study: str | None = None,
-    on_trial: Callable[[Progress], None] = lambda progress: None,
+    on_trial: Callable[[Search, FrozenTrial], None] = lambda search, trial: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
     """Search for the answers to questions, together with all processes that run the same search.
 
     ``runs`` is the folder of all runs and of the locks by which processes see each other. ``study`` begins the names of
-    the studies. ``on_wait`` is called when other processes train all trials that are left.
+    the studies. ``on_trial`` is called with each trial that this process ends, ``on_wait`` when other processes train
+    all trials that are left.
 
     Returns:
         A dictionary for each question, with the trials of all processes: ``loss``, ``study``, ``tried`` (the best
@@ -109,7 +93,7 @@ class _TrialLoop:
 
     runs: Path
     train: Train
-    on_trial: Callable[[Progress], None]
+    on_trial: Callable[[Search, FrozenTrial], None]
     on_wait: Callable[[], None]
 
     def finish(self, searches: Iterable[Search | None]) -> None:
@@ -120,9 +104,10 @@ class _TrialLoop:
             claimed = next(((each, claim) for each in open_searches if (claim := each.claims.next())), None)
             if claimed is not None:
                 waiting = False
-                with claimed[1]:
-                    self._work(*claimed)
-            elif not any(search.claims.others_at_work() for search in open_searches):
+                search, claim = claimed
+                with claim as trial:
+                    self._work(search, search.draw(trial))
+            elif not any(search.claims.unfinished() for search in open_searches):
                 return
             else:
                 if not waiting:
@@ -130,29 +115,24 @@ class _TrialLoop:
                 waiting = True
                 time.sleep(POLL)
 
-    def _work(self, search: Search, claim: Claim) -> None:
-        trial, question, total = claim.trial, search.question, search.claims.wanted
-        settings = question.settings(search.point(claim.point))
+    def _work(self, search: Search, trial: Trial) -> None:
         best = search.best()
-        title = f"{trial.number + 1}/{total}{'' if best is None else f', best {100 * best:.2f} %'}: "
-        validation = reason = None
+        title = f"{trial.number + 1}/{search.claims.wanted}{'' if best is None else f', best {100 * best:.2f} %'}: "
+        told: dict[str, Any]
         try:
-            results = [self._patiently(each, title) for each in with_seeds(settings, question.seeds)]
+            seeds = with_seeds(search.settings(trial), search.question.seeds)
+            results = [self._patiently(each, title) for each in seeds]
         except Diverged as error:
-            reason = str(error)
-            told: dict[str, Any] = {"diverged": reason}
+            told = {"diverged": str(error)}
         else:
             told = {"accuracies": [result.judged for result in results], "held_out": results[0].validation}
-            validation = spread(told["accuracies"])
-            assert validation is not None
         # Store the end of the trial, unless another process took it over and was faster.
         with contextlib.suppress(UpdateFinishedTrialError):
             for name, value in told.items():
                 trial.set_user_attr(name, value)
-            state = TrialState.PRUNED if validation is None else TrialState.COMPLETE
-            search.study.tell(trial, None if validation is None else validation.mean, state, skip_if_finished=True)
-        ended = (question.loss, search.kind, trial.number + 1, total, settings, validation, reason, search.best())
-        self.on_trial(Progress(*ended))
+            mean = Spread.of(told["accuracies"]).mean if "accuracies" in told else None
+            state = TrialState.PRUNED if mean is None else TrialState.COMPLETE
+            self.on_trial(search, search.study.tell(trial, mean, state, skip_if_finished=True))
 
     def _patiently(self, settings: Settings, title: str) -> Result:
         """Train, or wait for another process that trains the same run, perhaps in another search."""
