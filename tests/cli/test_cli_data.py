@@ -14,8 +14,7 @@ from symloss.cli import app
 from symloss.data import open_data
 from symloss.experiments import resolve
 from symloss.training import train
-from symloss.training.checkpoint import load_best
-from symloss.training.run_folder import RunFolder
+from symloss.training.checkpoint import load_state
 
 SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--loss", "mae")
 
@@ -146,7 +145,7 @@ def test_a_run_without_a_temperature_says_so(run_command, digits_run, tmp_path):
     done = run_command("predict", "before", "--data", "digits", cwd=tmp_path)
     assert max(float(row["probability"]) for row in predicted(done)) < 0.242
     assert done.stderr == ("before has no fitted temperature: probabilities are not calibrated\n")
-    epoch = load_best(RunFolder(folder))["epoch"]
+    epoch = load_state(folder / "best.pt")["epoch"]
     (folder / "calibration.json").write_text(json.dumps({"best": {"epoch": epoch, "temperature": -1}}))
     refusal = run_command("predict", "before", "--data", "digits", cwd=tmp_path)
     assert (refusal.returncode, refusal.stdout) == (2, "")

@@ -115,12 +115,12 @@ def test_damaged_noise_classes_and_metrics_are_refused_when_they_are_read(tmp_pa
 def test_damaged_evaluation_is_refused(tmp_path):
     folder = write_run(tmp_path / "run", settings(), 0.5)
     (run,) = read_runs(tmp_path).finished
-    assert run.evaluation("other") is None
+    assert run.accuracy("other") is None
     (folder / "evaluation-other.json").write_text(json.dumps({"accuracy": 0.25, "examples": 4}))
-    assert run.evaluation("other") == 0.25
+    assert run.accuracy("other") == 0.25
     (folder / "evaluation-other.json").write_text(json.dumps({"examples": 4}))
     with refused(ValueError, "evaluation-other.json", "accuracy"):
-        run.evaluation("other")
+        run.accuracy("other")
 
 
 def test_a_line_of_metrics_that_was_cut_off_is_skipped(tmp_path):

@@ -13,7 +13,7 @@ from refusals import refused
 from training_helpers import metrics, run, small
 
 from symloss.experiments import resolve
-from symloss.training.checkpoint import load_best
+from symloss.training.checkpoint import load_state
 from symloss.training.loop import fit
 from symloss.training.results import EpochRow, Result
 from symloss.training.run_folder import RunFolder
@@ -91,7 +91,7 @@ def stopped(folder, accuracies, epochs):
 
 
 def kept(folder):
-    state = load_best(RunFolder(folder))
+    state = load_state(folder / "best.pt")
     assert state["epoch"] == int(state["model"]["epoch"])
     return state["epoch"]
 
@@ -179,7 +179,7 @@ def test_a_result_on_ones_own_data_states_the_smoothed_accuracy(tmp_path):
     folder = tmp_path / "run"
     document = run(resolve(tmp_path / "mine.csv", "ce", model="mlp:hidden=4", epochs=7, validation=0.2), folder)
     epoch, accuracy = reference([row["validation_accuracy"] for row in metrics(folder)])
-    assert (document["best"]["epoch"], load_best(RunFolder(folder))["epoch"]) == (epoch, epoch)
+    assert (document["best"]["epoch"], load_state(folder / "best.pt")["epoch"]) == (epoch, epoch)
     assert document["smoothed"] == pytest.approx(accuracy)
     own = RunFolder(folder).result()
     assert own.best_first

@@ -9,7 +9,7 @@ from in_turn import in_turn
 from refusals import refused
 from torch import nn
 
-from symloss.training.models import create_model, has_pretrained_weights, is_timm, without_weights
+from symloss.training.models import create_model, has_pretrained_weights, is_built_in, without_weights
 
 
 class Net(nn.Module):
@@ -67,7 +67,7 @@ def test_pretrained_weights_are_asked_for_by_name(timm):
     assert build("timm:tiny_net:pretrained").head.weight.unique().tolist() == [3.0]
     assert build("timm:tiny_net").head.weight.unique().numel() == 15
     assert torch.equal(build("timm:tiny_net").head.weight, build("timm:tiny_net").head.weight)
-    assert (is_timm("timmy:a"), has_pretrained_weights("mine:pretrained")) == (False, False)
+    assert (is_built_in("timmy:a"), has_pretrained_weights("mine:pretrained")) == (False, False)
     assert without_weights("mine:pretrained") == "mine:pretrained"
 
 

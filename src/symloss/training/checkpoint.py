@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from symloss import checks
-from symloss.training.run_folder import BEST, CHECKPOINT, PREVIOUS, RunFolder
+from symloss.training.run_folder import CHECKPOINT, PREVIOUS, RunFolder
 from symloss.writing import sync_folder, write_whole
 
 TO_PREDICT = ("epoch", "model")
@@ -47,11 +47,6 @@ def save_state(folder: RunFolder, name: str, state: dict[str, Any]) -> None:
     """Write the weights of an epoch to a file of the run."""
     folder.require_lock()
     write_whole(folder.path / name, packed(state))
-
-
-def load_best(folder: RunFolder) -> dict[str, Any]:
-    """Read the checkpoint of the epoch with the best validation accuracy."""
-    return load_state(folder.path / BEST)
 
 
 def load_checkpoint(folder: RunFolder, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any] | None:

@@ -75,7 +75,7 @@ def is_built_in(name: str) -> bool:
     >>> is_built_in("cnn8:width=0.25"), is_built_in("timm:resnet18"), is_built_in("mine:model")
     (True, True, False)
     """
-    return name.partition(":")[0] in MODELS or is_timm(name)
+    return name.partition(":")[0] in (*MODELS, TIMM)
 
 
 def model_errors(name: str) -> contextlib.AbstractContextManager[None]:
@@ -149,7 +149,7 @@ def _find(name: str) -> tuple[Builder, dict[str, Any]]:
     if not isinstance(name, str):
         raise TypeError(f"model must be a name such as 'cnn8', or module:function; got {checks.brief(name)}")
     head, colon, rest = name.partition(":")
-    if is_timm(name):
+    if head == TIMM:
         return partial(timm_model, name), {}
     if head in MODELS:
         return MODELS[head].build, _options(head, rest)
@@ -178,16 +178,7 @@ def _options(model: str, text: str) -> dict[str, Any]:
     return values
 
 
-PREFIX, PRETRAINED = "timm", "pretrained"
-
-
-def is_timm(name: str) -> bool:
-    """Return whether a model is one of timm's.
-
-    >>> is_timm("timm:resnet18"), is_timm("resnet18")
-    (True, False)
-    """
-    return name.partition(":")[0] == PREFIX
+TIMM, PRETRAINED = "timm", "pretrained"
 
 
 def has_pretrained_weights(name: str) -> bool:
@@ -196,7 +187,7 @@ def has_pretrained_weights(name: str) -> bool:
     >>> has_pretrained_weights("timm:resnet18:pretrained"), has_pretrained_weights("timm:resnet18")
     (True, False)
     """
-    return is_timm(name) and name.endswith(f":{PRETRAINED}")
+    return without_weights(name) != name
 
 
 def without_weights(name: str) -> str:
@@ -205,19 +196,19 @@ def without_weights(name: str) -> str:
     >>> without_weights("timm:resnet18:pretrained")
     'timm:resnet18'
     """
-    return name.removesuffix(f":{PRETRAINED}") if is_timm(name) else name
+    return name.removesuffix(f":{PRETRAINED}") if name.startswith(f"{TIMM}:") else name
 
 
 def timm_model(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Build a timm model for images (channels, height, width). The last layer is made for the classes anew."""
     _, _, architecture = without_weights(name).partition(":")
-    pretrained = name.endswith(f":{PRETRAINED}")
+    pretrained = has_pretrained_weights(name)
     if not architecture or ":" in architecture:
         raise ValueError(f"a model of timm must be timm:NAME or timm:NAME:{PRETRAINED}; got {name!r}")
     try:
-        timm: Any = importlib.import_module(PREFIX)
+        timm: Any = importlib.import_module(TIMM)
     except (ImportError, RuntimeError, AttributeError) as error:  # of torchvision, which timm needs and must fit torch
-        missing = getattr(error, "name", None) == PREFIX
+        missing = getattr(error, "name", None) == TIMM
         reason = "pip install 'symloss[timm]'" if missing else " ".join(str(error).split())
         raise ValueError(f"a model of timm needs the package timm, which cannot be imported: {reason}") from None
     channels, *sides = image_shape(name, input_shape)

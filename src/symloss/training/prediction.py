@@ -18,7 +18,7 @@ from symloss.data.source import DataDescription, DataSource, warn
 from symloss.data.table_encoder import TableEncoder
 from symloss.losses.criterion import ScoreMap
 from symloss.noise.calibration import calibrate
-from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
+from symloss.training.checkpoint import load_checkpoint, load_state, must_fit
 from symloss.training.models import is_built_in, model_errors, without_weights
 from symloss.training.run_folder import BEST, CALIBRATION, COLUMNS, DATA, RunFolder, no_run
 from symloss.training.settings import Settings
@@ -37,19 +37,23 @@ class Trained:
     temperature: float | None = None  # what scores are divided by before the softmax; None if it was not fitted
     encoder: TableEncoder | None = None  # how the columns of a table become features; None for other data
 
-    def scores(self, examples: Examples, device: torch.device | str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the numbers of some examples, and the scores that the loss would see of them, batch by batch."""
+    def scores(self, examples: Examples, device: torch.device | str = "cpu") -> Iterator[Tensor]:
+        """Yield the scores that the loss would see of some examples, in their order, batch by batch."""
+        scaling, size = Scaling(self.data.mean, self.data.std), self.data.size
         batches = Batches(
-            examples, batch=EVALUATION_BATCH, scaling=Scaling(self.data.mean, self.data.std),
-            shuffle=False, seed=0, device=device, size=self.data.size,
-        )  # fmt: skip
+            examples, batch=EVALUATION_BATCH, scaling=scaling, shuffle=False, seed=0, device=device, size=size
+        )
         self.model.eval().to(device)
         with torch.inference_mode():
             for part in batches.epoch(0):
                 with model_errors(self.name):
                     scores = self.model(part.inputs)
                 require_scores(scores, len(self.data.class_names), self.name)
-                yield part.index, scores if self.score_map is None else self.score_map(scores)
+                yield scores if self.score_map is None else self.score_map(scores)
+
+    def all_scores(self, examples: Examples, device: torch.device | str = "cpu") -> Tensor:
+        """Return the scores (N, C) of some examples in float32, on the CPU."""
+        return torch.cat([scores.float().cpu() for scores in self.scores(examples, device)])
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Return the softmax of scores (N, C), with the temperature if one was fitted."""
@@ -74,7 +78,7 @@ def trained(run: Path | str, best: bool | None = None, model: str | None = None)
     if best and not held_out:
         raise FileNotFoundError(f"{run} has no best epoch, because no examples were held out.")
     best = held_out if best is None else best
-    state = load_best(folder) if best else load_checkpoint(folder)
+    state = load_state(folder.path / BEST) if best else load_checkpoint(folder)
     if state is None:
         raise FileNotFoundError(f"{run} has no checkpoint yet. Train it for at least one epoch.")
     # The checkpoint holds all weights.
@@ -130,14 +134,9 @@ def predict(
     found = trained(run, best, model)
     source = DataSource(data, image=image, skip_bad=skip)
     examples = open_inputs(source, found.data, found.encoder, root=root, on_bad=warn)
-    names = examples.origin.names(len(examples))
-
-    def rows() -> Iterator[tuple[str, list[float]]]:
-        for index, scores in found.scores(examples):
-            for place, values in zip(index.tolist(), found.probabilities(scores).tolist(), strict=True):
-                yield names[place], values
-
-    return Predictions(found.data.class_names, found.temperature is not None, rows())
+    predicted = (values for scores in found.scores(examples) for values in found.probabilities(scores).tolist())
+    rows = zip(examples.origin.names(len(examples)), predicted, strict=True)
+    return Predictions(found.data.class_names, found.temperature is not None, rows)
 
 
 def accuracy_on(run: Path | str, data: str, *, model: str | None = None, root: Path | None = None) -> dict[str, Any]:
@@ -145,7 +144,8 @@ def accuracy_on(run: Path | str, data: str, *, model: str | None = None, root: P
     found, other = trained(run, best=False, model=model), open_data(data, root=root)
     if other.test is None or other.class_names != found.data.class_names:
         raise ValueError(f"{data} must have test examples of the classes that {run} was trained on; got others")
-    right = sum(int((scores.argmax(1) == other.test.labels[index]).sum()) for index, scores in found.scores(other.test))
+    predicted = torch.cat([scores.argmax(1) for scores in found.scores(other.test)])
+    right = int((predicted == other.test.labels).sum())
     return {"data": data, "accuracy": right / len(other.test), "examples": len(other.test)}
 
 
@@ -159,24 +159,14 @@ def keep_calibration(
     """
     if task.validation is None:
         return
-    network = Trained(model, build_score_map(settings), data, settings.model, settings.epochs)
-    document = {"last": _temperature(network, task.validation, settings.clean_validation, device)}
-    best = load_best(folder)
-    if best["epoch"] == network.epoch:
-        document["best"] = document["last"]
-    else:
-        network.epoch = best["epoch"]
-        model.load_state_dict(best["model"])
-        document["best"] = _temperature(network, task.validation, settings.clean_validation, device)
-    folder.write(CALIBRATION, {which: kept for which, kept in document.items() if kept})
-
-
-def _temperature(network: Trained, held_out: Examples, clean: bool, device: torch.device) -> dict[str, Any]:
-    """Return what is kept of a calibration; nothing if the scores are infinite."""
-    parts = list(network.scores(held_out, device))
-    scores = torch.cat([scores.float().cpu() for _, scores in parts])
-    labels = held_out.labels[torch.cat([index.cpu() for index, _ in parts])]
-    with contextlib.suppress(ValueError):
-        found = calibrate(scores, labels, torch.eye(scores.shape[1]) if clean else None)
-        return {"epoch": network.epoch, "temperature": found.temperature, "noise_rate": found.noise_rate}
-    return {}
+    document, best = {}, load_state(folder.path / BEST)
+    for which, epoch in (("last", settings.epochs), ("best", best["epoch"])):
+        if which == "best":
+            model.load_state_dict(best["model"])
+        network = Trained(model, build_score_map(settings), data, settings.model, epoch)
+        scores = network.all_scores(task.validation, device)
+        known = torch.eye(scores.shape[1]) if settings.clean_validation else None
+        with contextlib.suppress(ValueError):  # scores that are infinite have no temperature
+            found = calibrate(scores, task.validation.labels.cpu(), known)
+            document[which] = {"epoch": epoch, "temperature": found.temperature, "noise_rate": found.noise_rate}
+    folder.write(CALIBRATION, document)

@@ -54,7 +54,9 @@ class Run:
 
     def accuracy(self, evaluated_on: str | None) -> float | None:
         """Return the accuracy after the last epoch, on the test set or another data set; None if there is none."""
-        return self.result.last.test_accuracy if evaluated_on is None else self.evaluation(evaluated_on)
+        if evaluated_on is not None:
+            return RunFolder(self.folder).evaluation(evaluated_on)
+        return self.result.last.test_accuracy
 
     @functools.cached_property
     def epochs(self) -> list[EpochRow]:
@@ -89,10 +91,6 @@ class Run:
                 f"{self.folder / MANIFEST_FILE} must hold a square table of transitions; got another document"
             )
         return draw, counts
-
-    def evaluation(self, data: str) -> float | None:
-        """Return the accuracy on another data set; None if the model was not tested on it yet."""
-        return RunFolder(self.folder).evaluation(data)
 
     @property
     def progress(self) -> str:

@@ -174,10 +174,6 @@ class RunFolder:
 
     def metrics(self) -> list[EpochRow]:
         """Return the metrics of every epoch. An incomplete last line does not count."""
-        return [row for row, _ in self._metric_lines()]
-
-    def _metric_lines(self) -> list[tuple[EpochRow, str]]:
-        """Return each epoch, and its line as it was written."""
         path = self.path / METRICS
         try:
             lines = path.read_bytes().split(b"\n")
@@ -191,14 +187,13 @@ class RunFolder:
                     f"{path} is damaged: line {number} must hold the metrics of an epoch, as JSON; got {content} "
                     "(remove that line, or the file, to resume)"
                 )
-        return [(row, line.decode() + "\n") for row, line in zip(rows, lines, strict=True) if row is not None]
+        return [row for row in rows if row is not None]
 
     def cut_metrics(self, epochs: int, last: EpochRow | None = None) -> None:
         """Remove what was written after a checkpoint, and warn of epochs that are missing before it."""
-        lines = {row.epoch: line for row, line in self._metric_lines() if row.epoch <= epochs}
-        if last is not None:
-            lines[epochs] = _line(last)
-        lost = [epoch for epoch in range(1, epochs + 1) if epoch not in lines]
+        rows = {row.epoch: row for row in self.metrics() if row.epoch <= epochs}
+        rows |= {} if last is None else {epochs: last}
+        lost = [epoch for epoch in range(1, epochs + 1) if epoch not in rows]
         if lost:
             warnings.warn(
                 f"{self.path / METRICS} has lost {len(lost)} of the {epochs} epochs before the checkpoint, the first "
@@ -206,7 +201,7 @@ class RunFolder:
                 stacklevel=2,
             )
         self.require_lock()
-        write_whole(self.path / METRICS, "".join(lines[epoch] for epoch in sorted(lines)).encode())
+        write_whole(self.path / METRICS, "".join(_line(rows[epoch]) for epoch in sorted(rows)).encode())
 
 
 LONGEST = 60

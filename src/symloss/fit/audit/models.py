@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
-from torch import Tensor
 
 from symloss import checks
-from symloss.data.dataset import Examples
 from symloss.fit.audit.scores import Audit, WrongCount, audit_labels, count_wrong
 from symloss.noise.manifest import MANIFEST_FILE
 from symloss.training.margins import MARGINS, read_margins
-from symloss.training.prediction import Trained, trained
+from symloss.training.prediction import trained
 from symloss.training.run_folder import RunFolder, no_run
 from symloss.training.settings import Settings
 from symloss.training.task import Task, prepare
@@ -164,12 +161,12 @@ def audit_run(
         # Held-out labels that are true say nothing of how many others are wrong.
         count = count_wrong(margins.margin)
     else:
-        held_out = _scores(network, task.validation).softmax(1).numpy()
+        held_out = network.all_scores(task.validation).softmax(1).numpy()
         count = count_wrong(margins.margin, task.validation.labels.numpy(), held_out)
     audit = audit_labels(
         task.train.labels.numpy(),
         margins.margin,
-        network.probabilities(_scores(network, task.train)).double().numpy(),
+        network.probabilities(network.all_scores(task.train)).double().numpy(),
         n_wrong=count.n_wrong,
         interval=count.interval,
         class_names=task.data.class_names,
@@ -177,11 +174,3 @@ def audit_run(
         truth=None if task.clean is None else task.clean.numpy(),
     )
     return RunAudit(audit, count, settings, task)
-
-
-def _scores(network: Trained, examples: Examples) -> Tensor:
-    """Return (N, C), in the order of the examples, by one pass."""
-    found = torch.empty(len(examples), len(network.data.class_names))
-    for index, scores in network.scores(examples):
-        found[index] = scores.float()
-    return found
