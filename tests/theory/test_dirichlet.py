@@ -3,11 +3,13 @@
 import math
 import sys
 
+import numpy as np
 import pytest
 import torch
 from conftest import assert_close, random_labels, random_scores
+from in_turn import in_turn
 from refusals import all_refused, refused
-from scipy import stats
+from scipy import integrate, stats
 from torch.nn import functional as F  # noqa: N812
 
 import symloss
@@ -156,25 +158,33 @@ def test_bad_input():
     )
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@in_turn("classes", [2, 3])
 def test_picture(classes, tmp_path):
+    """The density of the probability of one class: integrated over the others, by scipy."""
     pytest.importorskip("matplotlib")
     path = tmp_path / "prior.png"
-    figure = plot_prior(classes, path)
+    axes, penalties = plot_prior(classes, path).axes
     assert path.read_bytes().startswith(b"\x89PNG")
     assert [file.name for file in tmp_path.iterdir()] == ["prior.png"]
+    alpha = 1 - 1 / classes
+    p, density = axes.get_lines()[0].get_data()
+    some = [k for k in range(0, 801, 80) if 0.01 < p[k] < 0.99]
+    prior = stats.dirichlet([alpha] * classes)
     if classes == 2:
-        curves = figure.axes[0].get_lines()
-        p, density = curves[0].get_data()
-        inner = (p > 0.01) & (p < 0.99)
-        assert density[inner] == pytest.approx(stats.beta(0.5, 0.5).pdf(p[inner]), rel=1e-6)
-        assert "Beta(0.5, 0.5)" in curves[0].get_label()
+        expected = [prior.pdf([p[k], 1 - p[k]]) for k in some]
+    else:
+        expected = [integrate.quad(lambda q, r=p[k]: prior.pdf([r, q, 1 - r - q]), 0, 1 - p[k])[0] for k in some]
+    assert density[some] == pytest.approx(expected, rel=1e-5)
+    assert axes.get_lines()[0].get_label() == f"Beta({alpha:.3g}, {(classes - 1) * alpha:.3g}), symmetrized"
+    _, penalty = penalties.get_lines()[0].get_data()
+    rest = (1 - p) / (classes - 1)
+    assert penalty == pytest.approx((1 - alpha) * (np.log(p) + (classes - 1) * np.log(rest)), rel=1e-6)
 
 
 def test_picture_refuses_bad_input(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     all_refused(
-        (ValueError, "classes ... 2, 3 ... 4", lambda: plot_prior(4)),
+        (ValueError, "classes ... [2, inf) ... 1", lambda: plot_prior(1)),
         (ValueError, "path ... 'png' ... 'txt'", lambda: plot_prior(2, tmp_path / "prior.txt")),
         (FileNotFoundError, "folder ... none", lambda: plot_prior(2, tmp_path / "none" / "prior.png")),
     )

@@ -159,11 +159,9 @@ def test_bad_input(data):
     for text in ("mode", "a number"):
         with refused(ValueError, "corruption_mean must be 'mean', 'median' or a number", repr(text)):
             UnhingedRegressor(corruption_mean=text).fit(x, y)
-    for weights in (np.zeros(80), np.full(80, np.inf)):
+    for weights in (np.zeros(80), np.full(80, np.inf), -np.ones(80)):
         with pytest.raises(ValueError, match=r"[Ss]ample.weight"):
             UnhingedRegressor().fit(x, y, sample_weight=weights)
-    with refused(ValueError, "sample_weight", "at least 0", "-1"):
-        UnhingedRegressor().fit(x, y, sample_weight=-np.ones(80))
     with refused(ValueError, "overflows", "scale"):
         UnhingedRegressor(1e-3).fit((x * 1e37).astype(np.float32), y * 100)
     with refused(ValueError, "X", "predictions are finite in float32", "too large"):

@@ -94,8 +94,8 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         # Centring in the feature space changes only the weights of the examples.
         alpha = (np.eye(len(classes))[codes] - (shares if self.center else prior)) * share[:, None]
         constant = constant_column(shares, prior, self.fit_intercept)
-        unit = self._unit(features, constant)
-        square, offset, largest = self._all_pairs(features, unit, alpha, share)
+        scaled, unit = self._scaled(features, constant)
+        square, offset, largest = self._all_pairs(scaled, alpha, share)
         dtype = precision(features)
         if largest < float(np.finfo(dtype).tiny) and not constant.any():
             raise ValueError(f"kernel must be above 0 in {dtype} for some pair of examples; got features too small")
@@ -109,20 +109,24 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         self.X_fit_ = None if self.kernel == "precomputed" else features
         return self
 
-    def _unit(self, features: Any, *others: Floats) -> float:
-        """Return the number that features are divided by, so that a linear kernel neither overflows nor vanishes."""
+    def _scaled(self, features: Any, *others: Floats) -> tuple[Any, float]:
+        """Divide features by a number, so that a linear kernel neither overflows nor vanishes; return both."""
         if self.kernel != "linear":
-            return 1.0
-        return magnitude(features.data if scipy.sparse.issparse(features) else features, *others)
+            return features, 1.0
+        scaled = features.copy()
+        values = scaled.data if scipy.sparse.issparse(scaled) else scaled
+        unit = magnitude(values, *others)
+        values /= unit
+        return scaled, unit
 
-    def _all_pairs(self, features: Any, unit: float, alpha: Floats, share: Floats) -> tuple[float, Floats, float]:
+    def _all_pairs(self, features: Any, alpha: Floats, share: Floats) -> tuple[float, Floats, float]:
         """Return |mu|^2 without the constant, the scores of the mean example, and the kernel's largest entry."""
         square, offset, largest = 0.0, np.zeros(alpha.shape[1]), 0.0
         for rows in self._blocks(features.shape[0]):
             for columns in self._blocks(features.shape[0]):
                 if columns.start < rows.start:
                     continue  # the kernel is symmetric
-                block = self._kernel(features, features, rows, columns, unit, unit)
+                block = self._kernel(features, features, rows, columns)
                 largest = max(largest, float(np.abs(block).max()))
                 if not np.isfinite(block).all():
                     raise ValueError("kernel must be finite for every pair of examples; got features too large for it")
@@ -137,10 +141,8 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         size = int(checks.number("block_size", self.block_size, "[1, inf)", whole=True))
         return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
-    def _kernel(
-        self, left: Any, right: Any, rows: slice, columns: slice, left_unit: float, right_unit: float
-    ) -> Floats:
-        """Return a block of the kernel matrix of the features divided by their units."""
+    def _kernel(self, left: Any, right: Any, rows: slice, columns: slice) -> Floats:
+        """Return a block of the kernel matrix."""
         if self.kernel == "precomputed":
             block = left[rows, columns]
             return np.asarray(block.toarray() if hasattr(block, "toarray") else block, dtype=np.float64)
@@ -148,23 +150,23 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         if not callable(self.kernel):
             options = {"degree": self.degree, "coef0": self.coef0}
             options |= {} if self.gamma is None else {"gamma": self.gamma}
-        parts = _divided(left[rows], left_unit), _divided(right[columns], right_unit)
         with np.errstate(over="ignore", invalid="ignore"):
-            block = pairwise_kernels(*parts, metric=self.kernel, filter_params=True, **options)
+            block = pairwise_kernels(left[rows], right[columns], metric=self.kernel, filter_params=True, **options)
         return np.asarray(block, dtype=np.float64)
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self)
         features = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        unit, fitted = self._unit(features), 1.0 if self.X_fit_ is None else self._unit(self.X_fit_)
+        features, unit = self._scaled(features)
+        fitted, fitted_unit = self._scaled(self.X_fit_)
         found = np.empty((features.shape[0], len(self.classes_)))
         with np.errstate(over="ignore", invalid="ignore"):
             for rows in self._blocks(features.shape[0]):
                 found[rows] = self.intercept_
                 for columns in self._blocks(len(self.dual_coef_)):
-                    block = self._kernel(features, self.X_fit_, rows, columns, unit, fitted)
+                    block = self._kernel(features, fitted, rows, columns)
                     weights = self.dual_coef_[columns].astype(np.float64)
-                    found[rows] += unit * (block @ (fitted * weights))
+                    found[rows] += unit * (block @ (fitted_unit * weights))
             scores = found.astype(self.dual_coef_.dtype)
         refuse_infinite_scores(scores)
         return scores
@@ -174,14 +176,6 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = self.kernel != "precomputed" and not callable(self.kernel)
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
-
-
-def _divided(features: Any, unit: float) -> Any:
-    if unit == 1 or not scipy.sparse.issparse(features):
-        return features if unit == 1 else features / unit
-    scaled = features.copy()
-    scaled.data = features.data / unit  # scipy would multiply by 1 / unit, which may overflow
-    return scaled
 
 
 def _norm(square: float, constant: Floats, spread: float) -> float:

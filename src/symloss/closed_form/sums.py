@@ -147,18 +147,18 @@ Prior = ArrayLike | str | None
 
 @dataclass(frozen=True)
 class Centroid:
-    """The unhinged data centroid mu = 1/N sum_i c_{y_i} psi(x_i)^T."""
+    """The unhinged data centroid mu = 1/N sum_i c_{y_i} psi(x_i)^T, divided by ``unit`` so that no square overflows."""
 
     features: Floats  # (C, d), the part of the (centred) features
     constant: Floats  # (C,), the extended column
+    unit: float
     mean: Floats  # (d,), which centring subtracts
     rounding: float  # a norm below this may be rounding
 
     @property
     def norm(self) -> float:
         """|mu|, with the extended column. The least loss of weights of norm 1 is -|mu|."""
-        unit = magnitude(self.features, self.constant)
-        return unit * self._norm_in(unit)
+        return self.unit * self._length
 
     @property
     def zero(self) -> bool:
@@ -169,23 +169,22 @@ class Centroid:
         """Return weights (C, d) of norm ``radius`` and intercepts (C,), for features that are not centred."""
         if self.zero:
             raise ValueError(ZERO)
-        unit = magnitude(self.features, self.constant)
-        length = self._norm_in(unit)
-        factor = radius / length
+        factor = radius / self._length
         with np.errstate(over="ignore", invalid="ignore"):
-            weights = (factor * (self.features / unit)).astype(dtype)
+            weights = (factor * self.features).astype(dtype)
             # The rounded weights are used, so that their rounding is not multiplied by the mean.
             drift = weights.astype(np.float64) @ self.mean
-            bias = (factor * (self.constant / unit) - drift).astype(dtype)
-        if not (np.isfinite(weights).all() and np.isfinite(bias).all() and np.isfinite(unit * length)):
+            bias = (factor * self.constant - drift).astype(dtype)
+        if not (np.isfinite(weights).all() and np.isfinite(bias).all() and np.isfinite(self.norm)):
             raise ValueError(
                 f"X and radius must give weights and intercepts that are finite in {dtype}; got features or a radius "
                 f"too large for that (radius = {radius:g}): scale them down"
             )
         return weights, bias
 
-    def _norm_in(self, unit: float) -> float:
-        return float(np.hypot(np.linalg.norm(self.features / unit), np.linalg.norm(self.constant / unit)))
+    @property
+    def _length(self) -> float:
+        return float(np.hypot(np.linalg.norm(self.features), np.linalg.norm(self.constant)))
 
 
 ZERO = (
@@ -209,8 +208,9 @@ def centroid(totals: ClassSums, prior: Prior, fit_intercept: bool, center: bool)
     given = prior_vector(prior, shares)
     mean = whole if center else np.zeros_like(whole)
     drift = shares if center else given
-    features = means - drift[:, None] * whole
-    return Centroid(features, constant_column(shares, given, fit_intercept), mean, totals.rounding)
+    features, constant = means - drift[:, None] * whole, constant_column(shares, given, fit_intercept)
+    unit = magnitude(features, constant)
+    return Centroid(features / unit, constant / unit, unit, mean, totals.rounding)
 
 
 def constant_column(shares: Floats, prior: Floats, fit_intercept: bool) -> Floats:

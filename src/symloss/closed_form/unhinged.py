@@ -326,19 +326,16 @@ def fit_distributed(
         found, part = _local_sums(estimator, X, y, sample_weight)
     except (TypeError, ValueError) as refused:
         error = " ".join(str(refused).split())
-    classes = _agreed((error, found.tolist(), part.sums.shape[1]), group)
-    whole = ClassSums.nothing(len(classes), part.sums.shape[1])
+    width = part.sums.shape[1]
+    classes, rounding, dtype = _agreed((error, found.tolist(), width, part.rounding, part.dtype), group)
+    table = np.zeros((len(classes), width + 1))  # the last column holds the weights
     if len(found):
-        rows = encode(found, classes)
-        whole.sums[rows], whole.weights[rows] = part.sums, part.weights
-    numbers = _reduced(np.concatenate([whole.sums.ravel(), whole.weights]), dist.ReduceOp.SUM, group)
-    # The largest rounding and, as 1 for float64, the widest precision.
-    rounding, double = _reduced(np.array([part.rounding, part.dtype == np.float64]), dist.ReduceOp.MAX, group)
-    sums, counts = numbers[: whole.sums.size].reshape(whole.sums.shape), numbers[whole.sums.size :]
+        table[encode(found, classes)] = np.column_stack([part.sums, part.weights])
+    table = _added_up(table, group)
+    sums, counts = table[:, :-1], table[:, -1]
     two_classes(classes[counts > 0], "the part of y with positive sample_weight")
-    estimator.n_features_in_ = sums.shape[1]
-    dtype = np.dtype(np.float64 if double else np.float32)
-    return estimator.solve(ClassSums(sums, counts, float(rounding), dtype), classes)
+    estimator.n_features_in_ = width
+    return estimator.solve(ClassSums(sums, counts, rounding, dtype), classes)
 
 
 def _local_sums(estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any) -> tuple[Labels, ClassSums]:
@@ -351,25 +348,25 @@ def _local_sums(estimator: UnhingedClassifier, features: Any, labels: Any, weigh
     return found, class_sums(features, codes, len(found), weights)
 
 
-def _agreed(summary: tuple[str | None, list[Any], int], group: Any) -> Any:
-    """Return the classes of all processes. If one process refuses its data, or they do not fit, all raise the error."""
+def _agreed(summary: tuple[str | None, list[Any], int, float, Any], group: Any) -> tuple[Labels, float, Any]:
+    """Return classes, rounding and precision of all processes. If the data of one are refused, all raise the error."""
     told: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(told, summary, group=group)
-    for rank, (error, _, _) in enumerate(told):
+    errors, names, widths, roundings, dtypes = zip(*told, strict=True)
+    for rank, error in enumerate(errors):
         if error is not None:
             raise ValueError(f"the data of process {rank} were refused: {error}")
-    widths = [width for _, _, width in told]
     if len(set(widths)) > 1:
-        raise ValueError(f"X must have the same number of features in every process; got {widths}")
-    classes = np.unique([name for _, names, _ in told for name in names])
+        raise ValueError(f"X must have the same number of features in every process; got {list(widths)}")
+    classes = np.unique([name for some in names for name in some])
     two_classes(classes)
-    return classes
+    return classes, max(roundings), np.result_type(*dtypes)
 
 
-def _reduced(numbers: Any, operation: Any, group: Any) -> Any:
-    """Reduce an array over all processes, on a GPU if the group works on GPUs only."""
-    tensor = torch.from_numpy(numbers.astype(np.float64))
+def _added_up(table: Floats, group: Any) -> Floats:
+    """Sum an array over all processes, on a GPU if the group works on GPUs only."""
+    tensor = torch.from_numpy(table)
     if dist.get_backend(group) == "nccl":
         tensor = tensor.cuda()
-    dist.all_reduce(tensor, operation, group=group)
+    dist.all_reduce(tensor, group=group)
     return tensor.cpu().numpy()

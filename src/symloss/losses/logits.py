@@ -31,6 +31,13 @@ def full_precision(part: Tensor) -> Tensor:
     return part.float() if part.dtype in HALF else part
 
 
+def reduced(values: Tensor, reduction: str) -> Tensor:
+    """Return the mean or the sum of the values, or the values themselves for ``"none"``."""
+    if reduction == "none":
+        return values
+    return values.sum() if reduction == "sum" else values.mean()
+
+
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
     """Keep the type of the factors in products inside ``with``."""
     # The meta device has no autocast that could be switched off.

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -140,6 +141,25 @@ def class_vector(argument: str, value: object, classes: int | None = None) -> No
     if value.dim() != 1 or classes not in (None, len(value)):
         wanted = "one dimension" if classes is None else f"shape ({classes},)"
         raise ValueError(f"{argument} must have {wanted}, one entry for each class; got {tuple(value.shape)}")
+
+
+def pair(input: Any, target: Any) -> None:
+    """Raise an error unless predictions and targets are of one shape: broadcasting is mostly a mistake."""
+    for name, value in (("input", input), ("target", target)):
+        if not isinstance(value, Tensor) or value.is_complex() or not (name == "target" or value.is_floating_point()):
+            given = value.dtype if isinstance(value, Tensor) else type(value).__name__
+            kind = "floating-point" if name == "input" else "real"
+            raise TypeError(f"{name} must be a tensor of {kind} numbers; got {given}")
+    if input.shape != target.shape:
+        raise ValueError(f"target must have the input's shape {tuple(input.shape)}; got {tuple(target.shape)}")
+
+
+def one_each(wanted: str, values: object, like: Tensor) -> Tensor:
+    """Return the values, which must be a tensor of the shape of another one."""
+    if isinstance(values, Tensor) and values.shape == like.shape:
+        return values
+    given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+    raise ValueError(f"{wanted}, shape {tuple(like.shape)}; got {given}")
 
 
 PLAIN: ContextVar[bool | None] = ContextVar(

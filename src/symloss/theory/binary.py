@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +19,8 @@ from torch.nn import functional
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
-from symloss.losses.logits import full_precision
+from symloss.losses.logits import full_precision, reduced
 from symloss.theory.search import ROUNDING, derivative, largest_jump, worst_chord
-
-__all__ = [
-    "MARGIN_FUNCTIONS", "MarginConstants", "MarginCriterion", "MarginFunction", "OddEven", "Polynomial",
-    "RescaledMargin", "anchored", "decompose_margin", "derivatives_at_zero", "margin_constants", "margin_function",
-    "surrogate", "symmetrize_margin", "taylor_truncation",
-]  # fmt: skip
 
 
 class MarginFunction(ABC):
@@ -48,19 +42,6 @@ class MarginFunction(ABC):
 AnyMarginFunction: TypeAlias = MarginFunction | Callable[[Tensor], Tensor] | str
 
 
-@dataclass(frozen=True, repr=False)
-class Elementwise(MarginFunction):
-    """A margin loss given by a function of a tensor of margins that works entry by entry."""
-
-    function: Callable[[Tensor], Tensor]
-
-    def __repr__(self) -> str:
-        return getattr(self.function, "__name__", type(self.function).__name__)
-
-    def phi(self, margin: Tensor) -> Tensor:
-        return one_each("phi must return one value for each margin", self.function(margin), margin)
-
-
 FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
     "unhinged": lambda z: 1 - z,  # the only symmetric loss that is convex (van Rooyen et al. 2015)
     "sigmoid": lambda z: torch.sigmoid(-z),  # 1 / (1 + e^z)
@@ -75,21 +56,23 @@ FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @dataclass(frozen=True, repr=False)
-class Named(MarginFunction):
-    """A margin loss of ``FORMULAS``. Its name is all that a pickle holds."""
+class _Elementwise(MarginFunction):
+    """A margin loss given by its name in ``FORMULAS``, which is all that a pickle holds, or by a function."""
 
-    name: str
+    function: str | Callable[[Tensor], Tensor]
     symmetric: bool = False
 
     def __repr__(self) -> str:
-        return self.name
+        given = self.function
+        return given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
 
     def phi(self, margin: Tensor) -> Tensor:
-        return FORMULAS[self.name](margin)
+        function = FORMULAS[self.function] if isinstance(self.function, str) else self.function
+        return validation.one_each("phi must return one value for each margin", function(margin), margin)
 
 
 MARGIN_FUNCTIONS: dict[str, MarginFunction] = {
-    name: Named(name, name in ("unhinged", "sigmoid", "ramp", "probit")) for name in FORMULAS
+    name: _Elementwise(name, name in ("unhinged", "sigmoid", "ramp", "probit")) for name in FORMULAS
 }
 """The margin losses that have a name, by that name."""
 
@@ -116,35 +99,29 @@ def margin_function(phi: AnyMarginFunction) -> MarginFunction:
         return phi
     if isinstance(phi, type) or not callable(phi):
         raise TypeError(f"phi must be a name, a MarginFunction or a function of margins; got {checks.brief(phi)}")
-    return Elementwise(phi)
+    return _Elementwise(phi)
 
 
 @dataclass(frozen=True)
-class Odd(MarginFunction):
-    """(phi(z) - phi(-z)) / 2."""
+class _Part(MarginFunction):
+    """(phi(z) + sign phi(-z)) / 2: the odd part of phi for the sign -1, the even part for 1."""
 
     inner: MarginFunction
-    symmetric = True
+    sign: int
+
+    @property
+    def symmetric(self) -> bool:
+        return self.sign < 0
 
     def phi(self, margin: Tensor) -> Tensor:
-        return (self.inner.phi(margin) - self.inner.phi(-margin)) / 2
-
-
-@dataclass(frozen=True)
-class Even(MarginFunction):
-    """(phi(z) + phi(-z)) / 2."""
-
-    inner: MarginFunction
-
-    def phi(self, margin: Tensor) -> Tensor:
-        return (self.inner.phi(margin) + self.inner.phi(-margin)) / 2
+        return (self.inner.phi(margin) + self.sign * self.inner.phi(-margin)) / 2
 
 
 class OddEven(NamedTuple):
     """The two parts of a margin loss: ``odd`` is symmetric, ``even`` is the same for both labels."""
 
-    odd: Odd
-    even: Even
+    odd: MarginFunction
+    even: MarginFunction
 
 
 def decompose_margin(phi: AnyMarginFunction) -> OddEven:
@@ -160,10 +137,10 @@ def decompose_margin(phi: AnyMarginFunction) -> OddEven:
     tensor([ 1.0000, -1.5000])
     """
     inner = margin_function(phi)
-    return OddEven(Odd(inner), Even(inner))
+    return OddEven(_Part(inner, -1), _Part(inner, 1))
 
 
-def symmetrize_margin(phi: AnyMarginFunction) -> Odd:
+def symmetrize_margin(phi: AnyMarginFunction) -> MarginFunction:
     """Return the symmetric part of a margin loss: phi_sym(z) = (phi(z) - phi(-z)) / 2 (app. B).
 
     Args:
@@ -213,7 +190,7 @@ class MarginCriterion(nn.Module):
         self.reduction = reduction
 
     def forward(self, input: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        check_pair(input, target)
+        validation.pair(input, target)
         if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != input.shape):
             given = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
             raise ValueError(f"mask must be a bool tensor of the input's shape {tuple(input.shape)}; got {given}")
@@ -249,32 +226,6 @@ class MarginCriterion(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.phi!r}, reduction={self.reduction!r}"
-
-
-def reduced(values: Tensor, reduction: str) -> Tensor:
-    """Return the mean or the sum of the values, or the values themselves for ``"none"``."""
-    if reduction == "none":
-        return values
-    return values.sum() if reduction == "sum" else values.mean()
-
-
-def one_each(wanted: str, values: object, like: Tensor) -> Tensor:
-    """Return the values, which must be a tensor of the shape of another one."""
-    if isinstance(values, Tensor) and values.shape == like.shape:
-        return values
-    given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
-    raise ValueError(f"{wanted}, shape {tuple(like.shape)}; got {given}")
-
-
-def check_pair(input: Any, target: Any) -> None:
-    """Check predictions and targets, which must have one shape: broadcasting is mostly a mistake."""
-    for name, value in (("input", input), ("target", target)):
-        if not isinstance(value, Tensor) or value.is_complex() or not (name == "target" or value.is_floating_point()):
-            given = value.dtype if isinstance(value, Tensor) else type(value).__name__
-            kind = "floating-point" if name == "input" else "real"
-            raise TypeError(f"{name} must be a tensor of {kind} numbers; got {given}")
-    if input.shape != target.shape:
-        raise ValueError(f"target must have the input's shape {tuple(input.shape)}; got {tuple(target.shape)}")
 
 
 @dataclass(frozen=True)
@@ -364,7 +315,7 @@ def surrogate(phi: AnyMarginFunction, radius: float) -> RescaledMargin:
             f"phi must be convex; got {float(values[chord.middle]):g} midway between {float(grid[chord.start]):g} and "
             f"{float(grid[chord.end]):g}, which is {chord.excess:.3g} above the chord"
         )
-    return RescaledMargin(Odd(inner), origin=0.0, unit=at_left / 2, shift=1.0)
+    return RescaledMargin(_Part(inner, -1), origin=0.0, unit=at_left / 2, shift=1.0)
 
 
 @dataclass(frozen=True)
@@ -466,11 +417,12 @@ def margin_constants(phi: AnyMarginFunction, radius: float) -> MarginConstants:
     (0.25, 0.0, 0.0)
     """
     radius = checks.number("radius", radius, "(0, inf)")
-    odd, even = decompose_margin(phi)
-    lipschitz, lipschitz_sym = (_largest(partial(_slope, part), radius)[1] for part in (odd.inner, odd))
-    smoothness, smoothness_sym = (_smoothness(part, radius) for part in (odd.inner, odd))
+    whole = margin_function(phi)
+    odd, even = decompose_margin(whole)
+    lipschitz, lipschitz_sym = (_largest(partial(_slope, part), radius)[1] for part in (whole, odd))
+    smoothness, smoothness_sym = (_smoothness(part, radius) for part in (whole, odd))
     at, series = _star(odd, even, radius)
-    at_zero = float(_bend(odd.inner, torch.zeros(1)))
+    at_zero = float(_bend(whole, torch.zeros(1)))
     return MarginConstants(radius, lipschitz, smoothness, lipschitz_sym, smoothness_sym, at, series, at_zero)
 
 

@@ -145,7 +145,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON. Infinities become strings. ``constants`` says which constants are exact."""
         sure = {name: getattr(self, name).meaning for name in ("lipschitz", "smoothness")}
-        return _plain(dataclasses.asdict(self) | {"constants": sure})  # type: ignore[no-any-return]
+        return dataclasses.asdict(self, dict_factory=_plain) | {"constants": sure}
 
     def __str__(self) -> str:
         lines = [self._title]
@@ -183,19 +183,12 @@ class Certificate:
             yield "yes" if finding else "no", name.replace("_", "-"), measures[name]
             if finding.counter_example is not None:
                 yield "", "", str(finding.counter_example)
-        for name, value in self.constants.items():
-            yield "", name, value
-
-    @property
-    def constants(self) -> dict[str, str]:
-        """The constants by name, as text."""
-        return {
-            "Lipschitz constant": str(self.lipschitz),
-            "beta-smoothness": str(self.smoothness),
-            "slope at equal scores": f"{self.slope:.6g} times unhinged (distance {self.distance_from_unhinged:.1g})",
-            "locally symmetric there": "yes" if self.locally_symmetric else "no",
-            "gradient there, CE = 1": f"{self.gradient_against_ce:.6g}",
-        }
+        yield "", "Lipschitz constant", str(self.lipschitz)
+        yield "", "beta-smoothness", str(self.smoothness)
+        linear = f"{self.slope:.6g} times unhinged (distance {self.distance_from_unhinged:.1g})"
+        yield "", "slope at equal scores", linear
+        yield "", "locally symmetric there", "yes" if self.locally_symmetric else "no"
+        yield "", "gradient there, CE = 1", f"{self.gradient_against_ce:.6g}"
 
 
 def _short(vector: list[float], label: int | None, most: int = 6) -> str:
@@ -206,14 +199,10 @@ def _short(vector: list[float], label: int | None, most: int = 6) -> str:
     return f"({own}others {min(vector):.4g} to {max(vector):.4g}, {len(vector)} in all)"
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(float(value))
-    return value
+def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return fields as plain data: numbers as floats, and infinities as strings."""
+    numbers = {name: float(value) for name, value in fields if isinstance(value, float)}
+    return dict(fields) | {name: value if math.isfinite(value) else str(value) for name, value in numbers.items()}
 
 
 def certify(

@@ -19,8 +19,7 @@ from torch.distributions import Beta, Dirichlet
 from symloss import checks, extras
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
-from symloss.losses.logits import Scores, full_precision
-from symloss.theory.binary import reduced
+from symloss.losses.logits import Scores, full_precision, reduced
 from symloss.writing import write_whole
 
 if TYPE_CHECKING:
@@ -143,21 +142,33 @@ def _refuse_not_positive(argument: str, alpha: Tensor) -> None:
 def plot_prior(num_classes: int = 2, path: str | Path | None = None) -> Figure:
     """Plot the prior that a symmetrized likelihood corresponds to (app. E).
 
-    For two classes: the density of Beta(1/2, 1/2), that of cross-entropy (flat) and that of a prior that favours
-    uncertain outputs, and the penalties they add. For three classes: the density over the triangle of outputs. It needs
+    On the left is the density of the probability of one class, whatever the others: Beta(alpha, (C - 1) alpha). For two
+    classes that is the whole prior, Beta(1/2, 1/2). On the right is the penalty where the other classes share the rest
+    equally. Beside it are those of cross-entropy alone, and of a prior that favours uncertain outputs. It needs
     matplotlib: ``pip install 'symloss[plot]'``.
 
     Args:
-        num_classes: 2 or 3.
+        num_classes: the number of classes C.
         path: the file to write (.png, .svg, .pdf); None for no file.
     """
-    checks.choice("num_classes", num_classes, (2, 3))
+    symmetrized = float(symmetrizing_prior(num_classes).concentration[0])
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 (not always installed)
     except ImportError as error:
         raise ImportError(extras.missing("plot_prior", "matplotlib")) from error
-    figure = Figure(figsize=(8, 3.2) if num_classes == 2 else (4.4, 3.8), layout="constrained")
-    (_draw_two if num_classes == 2 else _draw_three)(figure)
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    # Dense towards 0 and 1, where the density has its poles.
+    p = torch.linspace(-7, 7, 801, dtype=torch.float64).sigmoid()
+    rest = num_classes - 1
+    z = torch.stack([p.log(), *[((1 - p) / rest).log()] * rest], 1)
+    densities, penalties = figure.subplots(1, 2)
+    for alpha, name in ((symmetrized, "symmetrized"), (1.0, "cross-entropy alone"), (2.0, "favours doubt")):
+        marginal: Any = Beta(alpha, rest * alpha)
+        densities.plot(p, marginal.log_prob(p).exp(), label=f"Beta({alpha:.3g}, {rest * alpha:.3g}), {name}")
+        penalties.plot(p, DirichletPenalty(alpha, "none")(z))
+    densities.set(xlabel=f"p of one of {num_classes} classes", ylabel="density of the prior", ylim=(0, 4))
+    penalties.set(xlabel=f"p of one of {num_classes} classes", ylabel="penalty added to the loss", ylim=(-4, 8))
+    densities.legend(fontsize="small")
     if path is not None:
         kind, picture = Path(path).suffix.lstrip("."), io.BytesIO()
         checks.choice("the ending of path", kind, sorted(figure.canvas.get_supported_filetypes()))
@@ -166,37 +177,3 @@ def plot_prior(num_classes: int = 2, path: str | Path | None = None) -> Figure:
         figure.savefig(picture, format=kind, dpi=120)
         write_whole(Path(path), picture.getvalue())
     return figure
-
-
-def _draw_two(figure: Figure) -> None:
-    half = float(symmetrizing_prior(2).concentration[0])
-    # Dense towards 0 and 1, where the density has its poles.
-    p = torch.linspace(-7, 7, 801, dtype=torch.float64).sigmoid()
-    densities, penalties = figure.subplots(1, 2)
-    for alpha, name in ((half, "symmetrized"), (1.0, "cross-entropy alone"), (2.0, "favours doubt")):
-        label = f"Beta({alpha:g}, {alpha:g}), {name}"
-        prior: Any = Beta(alpha, alpha)
-        densities.plot(p, prior.log_prob(p).exp(), label=label)
-        z = torch.stack([p.log(), (1 - p).log()], 1)
-        penalties.plot(p, DirichletPenalty(alpha, "none")(z), label=label)
-    densities.set(xlabel="p of one of two classes", ylabel="density of the prior", ylim=(0, 4))
-    penalties.set(xlabel="p of one of two classes", ylabel="penalty added to the loss", ylim=(-4, 8))
-    densities.legend(fontsize="small")
-
-
-def _draw_three(figure: Figure) -> None:
-    prior: Any = symmetrizing_prior(3)
-    side = 200
-    first, second = torch.meshgrid(torch.arange(1, side), torch.arange(1, side), indexing="ij")
-    inside = first + second < side
-    counts = torch.stack([first[inside], second[inside], side - first[inside] - second[inside]], 1)
-    outputs = counts.double() / side
-    x, y = outputs[:, 1] + outputs[:, 2] / 2, outputs[:, 2] * 3**0.5 / 2
-    axes: Any = figure.subplots()
-    shade = axes.tripcolor(x, y, prior.log_prob(outputs), shading="gouraud")
-    axes.set_aspect("equal")
-    axes.set_axis_off()
-    axes.set(xlim=(-0.15, 1.15), ylim=(-0.12, 0.96), title="Dirichlet(2/3, 2/3, 2/3)")
-    for name, (a, b) in {"p = (1, 0, 0)": (0, -0.07), "(0, 1, 0)": (1, -0.07), "(0, 0, 1)": (0.5, 0.89)}.items():
-        axes.annotate(name, (a, b), ha="center")
-    figure.colorbar(shade, ax=axes, label="log density")

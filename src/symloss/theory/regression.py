@@ -16,10 +16,9 @@ from symloss.lazy_names import imported
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.layers import tensors_of
-from symloss.losses.logits import full_precision
+from symloss.losses.logits import full_precision, reduced
 from symloss.losses.operators import unreduced_copy
 from symloss.noise.targets import AnyTargetDistribution, TargetDistribution, target_distribution
-from symloss.theory.binary import check_pair, one_each, reduced
 from symloss.theory.certificates import Finding, finding
 from symloss.theory.search import ROUNDING, worst_chord
 from symloss.theory.target_means import Rule, recognised, rule
@@ -28,9 +27,17 @@ if TYPE_CHECKING:
     from symloss.theory.regression_estimators import LinearFamilyRegressor, UnhingedRegressor
 
 __all__ = [
-    "BoundedOutput", "LinearFamilyRegressor", "LinearRegressionLoss", "RegressionCertificate", "SymmetrizedRegression",
-    "UnhingedRegressionLoss", "UnhingedRegressor", "certify_regression", "symmetrize_regression", "weight_decay",
-]  # fmt: skip
+    "BoundedOutput",
+    "LinearFamilyRegressor",
+    "LinearRegressionLoss",
+    "RegressionCertificate",
+    "SymmetrizedRegression",
+    "UnhingedRegressionLoss",
+    "UnhingedRegressor",
+    "certify_regression",
+    "symmetrize_regression",
+    "weight_decay",
+]
 
 RegressionLoss = nn.Module | Callable[..., Tensor]
 
@@ -45,17 +52,40 @@ def __getattr__(name: str) -> Any:
 
 
 class SymmetrizedRegression(nn.Module):
-    """The loss L(z, y) - E_{T ~ q} L(z, T). :func:`symmetrize_regression` returns it.
+    """The symmetric part L(z, y) - E_{T ~ q} L(z, T) of a regression loss, which corrupted targets do not bias.
+
+    ``symmetrize_regression`` is another name for it. If a share p < 1 of the targets is replaced by draws from q, the
+    risk of this loss on the corrupted data is 1 - p times its risk on the clean data (lemma F.2 and corollary F.4).
 
     Args:
-        loss, corruption, nodes, reduction: as in :func:`symmetrize_regression`.
+        loss: any differentiable function or module of (input, target) that works entry by entry. Its own reduction is
+            ignored.
+        corruption: q, as a torch distribution (a batch of them differs from example to example), a sample of
+            corrupted targets of shape (M,), or a function of x that returns either; x is then the third argument of
+            the call.
+        nodes: the number of nodes of the quadrature, where there is no closed form. There are closed forms for torch's
+            squared error under any distribution with a variance, and for its absolute error, Huber and smooth L1 loss
+            under normal, uniform and Laplace distributions, their mixtures, and samples.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    ``expected(z)`` is the mean, ``method()`` tells how it is computed, and ``error(z)`` estimates its error.
 
     Shapes: input and target have one shape, to which the batch of a distribution must broadcast. Everything is computed
     in float64, because the two terms nearly cancel, and returned in the input's precision (float32 for half precision).
+
+    >>> from torch.distributions import Normal
+    >>> robust = symmetrize_regression(nn.MSELoss(), Normal(0.0, 1.0))
+    >>> robust(torch.tensor([3.0]), torch.tensor([2.0]))  # -2 z y + y^2 - 1
+    tensor(-9.)
+    >>> robust.method()
+    'closed form'
+    >>> logcosh = symmetrize_regression(lambda z, y: (z - y).cosh().log(), Normal(0.0, 1.0), reduction="none")
+    >>> logcosh.method(), bool(logcosh.error(torch.tensor([0.5])) < 1e-8)
+    ('quadrature', True)
     """
 
     def __init__(
-        self, loss: RegressionLoss, corruption: AnyTargetDistribution, nodes: int = 64, reduction: str = "mean"
+        self, loss: RegressionLoss, corruption: AnyTargetDistribution, *, nodes: int = 64, reduction: str = "mean"
     ):
         super().__init__()
         _check_callable(loss)
@@ -76,14 +106,14 @@ class SymmetrizedRegression(nn.Module):
 
     def forward(self, input: Tensor, target: Tensor, x: Any = None) -> Tensor:
         """Return the symmetrized loss of predictions at targets; a corruption that is a function of x needs x."""
-        check_pair(input, target)
+        validation.pair(input, target)
         z = input.double()
         values = self._values(z, target.double()) - self._mean(z, self.at(x), self.nodes)
         return reduced(values.to(full_precision(input).dtype), self.reduction)
 
     def expected(self, input: Tensor, x: Any = None) -> Tensor:
         """Return E_{T ~ q} L(z, T) for each prediction z: the label-insensitive part (gamma in lemma F.2)."""
-        check_pair(input, input)
+        validation.pair(input, input)
         return self._mean(input.double(), self.at(x), self.nodes).to(full_precision(input).dtype)
 
     def error(self, input: Tensor, x: Any = None) -> Tensor:
@@ -93,7 +123,7 @@ class SymmetrizedRegression(nn.Module):
         nodes, plus the terms at the outermost points. For a sample: the standard error of its mean. Where the loss has
         kinks, the estimate is as rough as the quadrature.
         """
-        check_pair(input, input)
+        validation.pair(input, input)
         z, q = input.double(), self.at(x)
         if isinstance(q.source, Tensor):
             values, _ = self._terms(z, self._rule(q, self.nodes))
@@ -154,7 +184,7 @@ class SymmetrizedRegression(nn.Module):
 
     def _values(self, z: Tensor, t: Tensor) -> Tensor:
         wanted = "the loss must return one value for each prediction (reduction='none')"
-        return one_each(wanted, unreduced_copy(self.loss)(z, t), z)
+        return validation.one_each(wanted, unreduced_copy(self.loss)(z, t), z)
 
     def _quadrature_error(self, z: Tensor, q: TargetDistribution) -> Tensor:
         refuse_unfit(q.batch, z)
@@ -200,39 +230,7 @@ def refuse_unfit(batch: tuple[int, ...], z: Tensor) -> None:
         )
 
 
-def symmetrize_regression(
-    loss: RegressionLoss, corruption: AnyTargetDistribution, *, nodes: int = 64, reduction: str = "mean"
-) -> SymmetrizedRegression:
-    """Return the symmetric part L(z, y) - E_{T ~ q} L(z, T) of a regression loss, which corrupted targets do not bias.
-
-    If a share p < 1 of the targets is replaced by draws from q, the risk of this loss on the corrupted data is 1 - p
-    times its risk on the clean data (lemma F.2 and corollary F.4).
-
-    Args:
-        loss: any differentiable function or module of (input, target) that works entry by entry. Its own reduction is
-            ignored.
-        corruption: q, as a torch distribution (a batch of them differs from example to example), a sample of
-            corrupted targets of shape (M,), or a function of x that returns either; x is then the third argument of
-            the call.
-        nodes: the number of nodes of the quadrature, where there is no closed form. There are closed forms for torch's
-            squared error under any distribution with a variance, and for its absolute error, Huber and smooth L1 loss
-            under normal, uniform and Laplace distributions, their mixtures, and samples.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Of the result, ``expected(z)`` is the mean, ``method()`` tells how it is computed, and ``error(z)`` estimates its
-    error.
-
-    >>> from torch.distributions import Normal
-    >>> robust = symmetrize_regression(nn.MSELoss(), Normal(0.0, 1.0))
-    >>> robust(torch.tensor([3.0]), torch.tensor([2.0]))  # -2 z y + y^2 - 1
-    tensor(-9.)
-    >>> robust.method()
-    'closed form'
-    >>> logcosh = symmetrize_regression(lambda z, y: (z - y).cosh().log(), Normal(0.0, 1.0), reduction="none")
-    >>> logcosh.method(), bool(logcosh.error(torch.tensor([0.5])) < 1e-8)
-    ('quadrature', True)
-    """
-    return SymmetrizedRegression(loss, corruption, nodes, reduction)
+symmetrize_regression = SymmetrizedRegression
 
 
 class BoundedOutput(nn.Module):
@@ -276,6 +274,8 @@ class LinearRegressionLoss(nn.Module):
     tensor(-3.)
     """
 
+    origin = 0.0  # where predictions are measured from
+
     def __init__(
         self,
         f: Callable[[Tensor], Tensor],
@@ -292,19 +292,19 @@ class LinearRegressionLoss(nn.Module):
         self.f, self.reduction = f, reduction
         self.bounded = nn.Identity() if bound is None else BoundedOutput(bound)
         # As a loss, f does not read the prediction. Its mean is what symmetrization subtracts.
-        self.as_loss = None if corruption is None else SymmetrizedRegression(self._f, corruption, nodes, "none")
+        self.as_loss = None if corruption is None else SymmetrizedRegression(self._f, corruption, nodes=nodes)
 
     def _f(self, _: Tensor, target: Tensor) -> Tensor:
         return self.f(target)
 
     def forward(self, input: Tensor, target: Tensor, x: Any = None) -> Tensor:
-        check_pair(input, target)
+        validation.pair(input, target)
         z = full_precision(input)
-        slope = one_each("f must return one number for each target", self.f(target.to(z.dtype)), z)
+        slope = validation.one_each("f must return one number for each target", self.f(target.to(z.dtype)), z)
         if self.as_loss is not None:
             refuse_unfit(self.as_loss.at(x).batch, z)
             slope = slope - self.mean(x).to(slope)
-        return reduced(slope * self.bounded(z), self.reduction)
+        return reduced(slope * self.bounded(z - self.origin), self.reduction)
 
     def mean(self, x: Any = None) -> Tensor:
         """Return E_{T ~ q} f(T), in the shape of the corruption's batch; 0 without a corruption."""
@@ -319,7 +319,7 @@ class LinearRegressionLoss(nn.Module):
         return torch.zeros(self.as_loss.at(x).batch, dtype=torch.float64)
 
 
-class UnhingedRegressionLoss(nn.Module):
+class UnhingedRegressionLoss(LinearRegressionLoss):
     """The unhinged loss of regression, -chi_delta(y - m) (z - m) (examples F.5 and F.7).
 
     Without delta it is half the symmetrization of the squared error, up to terms without z, for any corruption of
@@ -345,20 +345,13 @@ class UnhingedRegressionLoss(nn.Module):
         bound: float | None = None,
         reduction: str = "mean",
     ):
-        super().__init__()
-        checks.choice("reduction", reduction, REDUCTIONS)
+        super().__init__(self._slope, bound=bound, reduction=reduction)
         self.delta = None if delta is None else checks.number("delta", delta, "(0, inf)")
-        self.corruption_mean = checks.number("corruption_mean", corruption_mean, "(-inf, inf)")
-        self.bounded = nn.Identity() if bound is None else BoundedOutput(bound, self.corruption_mean)
-        self.reduction = reduction
+        self.origin = self.corruption_mean = checks.number("corruption_mean", corruption_mean, "(-inf, inf)")
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        check_pair(input, target)
-        z = full_precision(input)
-        offset = target.to(z.dtype) - self.corruption_mean
-        if self.delta is not None:
-            offset = offset.clamp(-self.delta, self.delta)
-        return reduced(-offset * (self.bounded(z) - self.corruption_mean), self.reduction)
+    def _slope(self, target: Tensor) -> Tensor:
+        offset = target - self.corruption_mean
+        return -offset if self.delta is None else -offset.clamp(-self.delta, self.delta)
 
     def extra_repr(self) -> str:
         return f"delta={self.delta}, corruption_mean={self.corruption_mean:g}, reduction={self.reduction!r}"
@@ -455,7 +448,7 @@ def certify_regression(
     if not low < high:
         raise ValueError(f"low must be below high; got low = {low:g} and high = {high:g}")
     checks.number("points", points, "[5, 100000]", whole=True)
-    mean = SymmetrizedRegression(_of_x(loss, x), corruption, nodes, "none")
+    mean = SymmetrizedRegression(_of_x(loss, x), corruption, nodes=nodes, reduction="none")
     mean.residual = None  # by quadrature, also where there is a closed form
     q = mean.at(x)
     with torch.no_grad():

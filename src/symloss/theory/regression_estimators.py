@@ -200,9 +200,7 @@ def _mean_of(f: Callable[[Array], Array], corruption: AnyTargetDistribution | No
 
 def _shares(sample_weight: Any, X: Any) -> Array:
     """Return the weights of the examples, divided by their sum."""
-    weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if (weight < 0).any():
-        raise ValueError(f"sample_weight must be at least 0; got {weight.min():g}")
+    weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     total = weight.sum()
     if not 0 < total < np.inf:
         raise ValueError(f"sample_weight must have a sum above 0 that is finite; got {total:g}")
