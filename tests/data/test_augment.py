@@ -13,7 +13,7 @@ from PIL import Image
 from refusals import all_refused, refused
 from torch import Tensor
 
-from symloss.data.augment import Augmentation, Jitter, ResizedCrop, fit, pixels
+from symloss.data.augment import Augmentation, Jitter, ResizedCrop
 
 both_types = in_turn("dtype", [torch.uint8, torch.float32])
 
@@ -103,7 +103,7 @@ def test_an_example_depends_on_its_own_row_only(name: str):
     assert torch.equal(images, before)
 
 
-def test_resized_crops_have_allowed_areas_and_shapes():
+def test_resized_crops_are_windows_of_allowed_areas_and_shapes_resized():
     crop = ResizedCrop(224)
     drawn = torch.rand(500, 20, dtype=torch.float64, generator=generator(4)).tolist()
     windows = [crop._window(300, 400, row) for row in drawn]
@@ -116,9 +116,6 @@ def test_resized_crops_have_allowed_areas_and_shapes():
     assert 1.28 < max(ratios) < 1.35
     assert crop._window(10, 1000, [0.99] * 20) == (10, 13)
     assert crop._window(1000, 10, [0.99] * 20) == (13, 10)
-
-
-def test_a_resized_crop_is_a_crop_that_is_resized():
     image = random_images(1, 3, 20, 30)
     # Area 0.08 + 0.92 / 4 = 0.31 of 600 pixels, square: 14 by 14 (13.6); the place is (1/2 of 7, 1/4 of 17).
     uniform = torch.tensor([[0.25, 0.5, *[0.0] * 18, 0.5, 0.25]], dtype=torch.float64)
@@ -158,15 +155,6 @@ def test_jitter_of_brightness_contrast_saturation_and_hue_in_the_order_that_was_
         hue, saturation, value = colorsys.rgb_to_hsv(*(level / 255 for level in colour))
         expected = torch.tensor(colorsys.hsv_to_rgb((hue + 0.15) % 1, saturation, value)).double() * 255
         assert (turned[:, 0, place] - expected).abs().max() <= 6  # of 255: hue has 8 bits
-
-
-def test_fit_resizes_the_short_side_and_cuts_out_the_middle():
-    image = Image.fromarray(random_images(1, 3, 300, 512)[0].permute(1, 2, 0).numpy())
-    result = fit(image, 224)
-    resized = image.resize((436, 256), Image.Resampling.BILINEAR)
-    assert np.array_equal(np.array(result), np.array(resized)[16:240, 106:330])
-    assert fit(image, 32).size == (32, 32)
-    assert pixels(result).shape == (3, 224, 224)
 
 
 @in_turn(

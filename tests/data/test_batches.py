@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import assert_close, generator
+from data_helpers import save_image
 from in_turn import in_turn
 from PIL import Image
 from refusals import all_refused, refused
@@ -78,9 +79,7 @@ def test_epochs_and_seeds_have_orders_and_augmentations_of_their_own():
     mean, std = torch.tensor(COLOURS.mean), torch.tensor(COLOURS.std)
     assert_close(batch.inputs.amin((0, 2, 3)), (0 - mean) / std, 1e-5)
     assert_close(batch.inputs.amax((0, 2, 3)), (1 - mean) / std, 1e-5)
-
-
-def test_an_epoch_can_be_replayed_also_beside_another_one():
+    # An epoch can be replayed, also beside another one.
     batches = resident(augmentation=AUGMENTATION)
     third = list(batches.epoch(3))
     assert_same(list(resident(augmentation=AUGMENTATION).epoch(3)), third)
@@ -213,16 +212,12 @@ def test_files_are_augmented_example_by_example(files: ImageFiles):
     mirrored, same = [torch.equal(a, b.flip(2)) for a, b in pairs], [torch.equal(a, b) for a, b in pairs]
     assert mirrored == [not each for each in same]
     assert 0 < sum(mirrored) < 7
-
-
-def test_a_resized_crop_is_taken_from_the_whole_picture(tmp_path: Path):
+    # A resized crop is taken from the whole picture, not from the square in its middle.
     picture = np.zeros((20, 60, 3), dtype=np.uint8)
-    picture[:, :15] = 255  # outside of the square in the middle
-    Image.fromarray(picture).save(tmp_path / "a.png")
-    batches = streamed(ImageFiles((tmp_path / "a.png",) * 20), augmentation=("resized-crop:16",), batch=20)
-    (batch,) = batches.epoch(0)
-    white = batch.inputs.amax((1, 2, 3)) > 0
-    assert 0 < white.sum() < 20
+    picture[:, :15] = 255
+    path = save_image(files.paths[0].with_name("wide.png"), picture)
+    (batch,) = streamed(ImageFiles((path,) * 20), augmentation=("resized-crop:16",), batch=20).epoch(0)
+    assert 0 < (batch.inputs.amax((1, 2, 3)) > 0).sum() < 20
 
 
 def test_workers_change_nothing_nor_is_the_global_random_state_touched(files: ImageFiles):
@@ -243,26 +238,6 @@ def test_a_file_that_is_no_image_is_named(files: ImageFiles):
         bad.unlink() if broken is None else bad.write_bytes(broken)
         with refused(ValueError, f"{bad} cannot be decoded as an image: ", "(--skip-bad, or skip_"):
             list(streamed(files, workers=workers).epoch(0))
-
-
-def test_a_streamed_picture_is_read_as_one_in_memory_is(tmp_path: Path):
-    """With transparency, with the camera's note of how it was held, with sixteen bits."""
-
-    def raw() -> Tensor:
-        """The pixels before they are scaled."""
-        unscaled = Scaling((0.0,) * 3, (1.0,) * 3)
-        batches = streamed(ImageFiles((tmp_path / "a.png",)), batch=1, size=4, scaling=unscaled)
-        return next(batches.epoch(0)).inputs[0].mul(255).round()
-
-    Image.new("RGBA", (4, 4), (10, 20, 30, 40)).save(tmp_path / "a.png")
-    assert raw()[:, 0, 0].tolist() == [10, 20, 30]
-    image, exif = Image.new("RGB", (4, 4)), Image.Exif()
-    image.putpixel((0, 0), (255, 255, 255))
-    exif[0x0112] = 6  # to be turned clockwise by a quarter: the corner above on the left is then on the right
-    image.save(tmp_path / "a.png", exif=exif)
-    assert int(raw()[0].argmax()) == 3
-    Image.fromarray(np.full((4, 4), 0x4000, np.uint16)).save(tmp_path / "a.png")
-    assert raw().unique().tolist() == [0x40]
 
 
 def table(dtype: torch.dtype = torch.float32) -> Examples:

@@ -151,10 +151,9 @@ def test_files_are_fetched_verified_and_not_fetched_again(tmp_path, shop, monkey
     assert damaged.read_bytes() == shop.files[damaged.name]
 
 
-@pytest.mark.parametrize("slash", ["", "/"])
-def test_a_mirror_and_progress(tmp_path, blob, monkeypatch, slash):
+def test_a_mirror_and_progress(tmp_path, blob, monkeypatch):
     monkeypatch.setitem(SOURCES, "blob", SOURCES["blob"]._replace(url="http://127.0.0.1:9/"))
-    news = told(tmp_path, base_url=blob.url + slash)
+    news = told(tmp_path, base_url=blob.url + "/")
     assert (news[0], news[-1]) == (("blob", 0, len(CONTENT)), ("blob", len(CONTENT), len(CONTENT)))
     assert [done for _, done, _ in news] == sorted({done for _, done, _ in news})
     assert len(news) > 2
@@ -175,9 +174,11 @@ def test_a_part_is_continued_if_the_server_can(tmp_path, blob, ranges, start):
 def test_a_part_that_is_whole_or_of_something_else(tmp_path, blob, given):
     part(tmp_path).write_bytes(given)
     if given != CONTENT:
-        with refused(ValueError, f"{blob.url}/blob", f"must have the MD5 {md5(CONTENT)}", "deleted"):
+        part(tmp_path, "blob").write_bytes(b"mine")
+        found = md5(given + CONTENT[len(given) :])
+        with refused(ValueError, f"{blob.url}/blob", f"must have the MD5 {md5(CONTENT)}; got {found}", "deleted"):
             get("blob", tmp_path)
-        assert there(tmp_path) == {}
+        assert there(tmp_path) == {"blob": b"mine"}
     told(tmp_path)
 
 
@@ -189,16 +190,6 @@ def test_a_connection_that_is_cut_is_tried_again_where_it_ended(tmp_path, blob):
     blob.cut_after = 400_000
     told(tmp_path)
     assert [wanted for _, wanted in blob.asked[3:]] == ["bytes=3000-", "bytes=403000-", "bytes=803000-"]
-
-
-def test_a_damaged_download_does_not_replace_what_is_there(tmp_path, blob):
-    part(tmp_path).write_bytes(CONTENT[:300_000])
-    part(tmp_path, "blob").write_bytes(b"mine")
-    blob.files["blob"] = changed = CONTENT[::-1]
-    found = md5(CONTENT[:300_000] + changed[300_000:])
-    with refused(ValueError, md5(CONTENT), f"got {found}", "changed", "deleted"):
-        get("blob", tmp_path)
-    assert there(tmp_path) == {"blob": b"mine"}
 
 
 def test_no_file_no_answer_and_no_server(tmp_path, blob, monkeypatch):
@@ -253,7 +244,7 @@ def test_only_http_is_followed(tmp_path, blob):
 # --- Archives: nothing is written outside their folder, and nothing is left of hostile ones -----------------------
 
 
-def publish_cifar(shop: Shop, monkeypatch: pytest.MonkeyPatch, extra: dict[str, bytes] | None = None) -> None:
+def test_an_archive_is_unpacked_verified_and_not_fetched_again(tmp_path, shop, monkeypatch):
     names = [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
     files = {
         f"cifar-10-batches-py/{name}": python2_pickle("labels", [k, 9], random_bytes(2, 3072, seed=k))
@@ -261,16 +252,12 @@ def publish_cifar(shop: Shop, monkeypatch: pytest.MonkeyPatch, extra: dict[str, 
     }
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name, content in (files | (extra or {})).items():
+        for name, content in files.items():
             tar.addfile(member(name, size=len(content)), io.BytesIO(content))
     shop.files["cifar-10-python.tar.gz"] = packed.getvalue()
     sums = {"files": {"cifar-10-python.tar.gz": md5(packed.getvalue())}}
     sums["unpacked"] = {Path(name).name: md5(content) for name, content in files.items()}
     monkeypatch.setitem(SOURCES, "cifar10", SOURCES["cifar10"]._replace(url=shop.url, **sums))
-
-
-def test_an_archive_is_unpacked_verified_and_not_fetched_again(tmp_path, shop, monkeypatch):
-    publish_cifar(shop, monkeypatch)
     folder = get("cifar10", tmp_path)
     assert list(tmp_path.iterdir()) == [folder]
     assert open_data("cifar10", root=tmp_path).train.labels.tolist() == [0, 9, 1, 9, 2, 9, 3, 9, 4, 9]
@@ -282,15 +269,6 @@ def test_an_archive_is_unpacked_verified_and_not_fetched_again(tmp_path, shop, m
         with refused(ValueError, folder / "test_batch", "missing or not the publisher's", f"Delete {folder}"):
             get("cifar10", tmp_path)
     assert len(shop.asked) == 1
-
-
-def test_an_archive_that_would_write_elsewhere(tmp_path, shop, monkeypatch):
-    publish_cifar(shop, monkeypatch, {"../evil": b"evil"})
-    root = tmp_path / "root"
-    with refused(ValueError, "cifar-10-python.tar.gz", "must hold only paths below cifar-10-batches-py/", "'../evil'"):
-        get("cifar10", root)
-    assert [path.name for path in root.iterdir()] == ["cifar-10-python.tar.gz"]
-    assert not (tmp_path / "evil").exists()
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, **attributes: object) -> tarfile.TarInfo:
@@ -345,35 +323,30 @@ def bomb(path: Path, *members: tuple[tarfile.TarInfo, int]) -> Path:
     return path
 
 
-def test_too_many_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(download, "UNPACKED", 100_000)
-    good = bomb(tmp_path / "a.tar.gz", (member("good/a", size=51_200), 51_200))
-    extract(good, tmp_path / "data" / "good")
-    several = [(member(f"good/{name}", size=51_200), 51_200) for name in "ab"]
-    for members in (several, [(member("good/a", size=10**12), 0)]):
-        path = bomb(tmp_path / "b.tar.gz", *members)
-        with refused(ValueError, path, "no more than 100000 bytes", "got more"):
-            extract(path, tmp_path / "more" / "good")
-        assert list((tmp_path / "more").iterdir()) == []
-
-
 HEAD = member("good/a", tarfile.XHDTYPE, size=51_200)
+
+
+MORE = ("no more than 100000 bytes", "got more")
 
 
 @in_turn(
     "limits, members, ingredients",
     [
+        ({"UNPACKED": 100_000}, [(member("good/a", size=51_200), 51_200)], None),
+        ({"UNPACKED": 100_000}, [(member(f"good/{name}", size=51_200), 51_200) for name in "ab"], MORE),
+        ({"UNPACKED": 100_000}, [(member("good/a", size=10**12), 0)], MORE),
         ({"MEMBERS": 5}, [(member(f"good/{k}"), 0) for k in range(6)], ("in 5 files", "got more")),
         ({"_AT_ONCE": 10_000}, [(HEAD, 51_200)], ("must unpack to no more than",)),  # would fill the memory
         ({}, [(member("good/a", tarfile.XHDTYPE), 0)] * 3000, ("whole tar archive",)),  # heads without end
     ],
 )
-def test_other_bombs(tmp_path, monkeypatch, limits, members, ingredients):
+def test_bombs(tmp_path, monkeypatch, limits, members, ingredients):
     for name, value in limits.items():
         monkeypatch.setattr(download, name, value)
-    path = bomb(tmp_path / "a.tar.gz", *members)
-    with refused(ValueError, path, *ingredients):
-        extract(path, tmp_path / "good")
+    path, home = bomb(tmp_path / "a.tar.gz", *members), tmp_path / "data"
+    with contextlib.nullcontext() if ingredients is None else refused(ValueError, path, *ingredients):
+        extract(path, home / "good")
+    assert len(list(home.iterdir())) == (ingredients is None)
 
 
 def test_a_damaged_archive_leaves_nothing(tmp_path):

@@ -337,19 +337,16 @@ def test_a_parquet_file_is_opened_as_often_whatever_its_width(tmp_path, monkeypa
 # --- Labels that are missing, or written in two ways -------------------------------------------------------------
 
 
-@in_turn("missing", ["nan", "NaN", "-nan", ""])
-def test_a_missing_label_is_no_class(tmp_path, missing):
-    path = write(tmp_path / "x.csv", f"a,label\n0,x\n1,{missing}\n2,y\n3,{missing}\n4,x\n")
-    given = repr(missing) if missing else "an empty cell"
-    with refused(ValueError, "'label'", path, "a label", f"got {given} in line 3", "--skip-bad", "skip_bad=True"):
-        open_data(path)
-    data, told = skipping(path)
-    assert (data.class_names, data.train.labels.tolist()) == (("x", "y"), [0, 1, 0])
-    assert data.train.inputs.tolist() == [[0], [2], [4]]
-    assert told == [(tmp_path / "x.csv", "no label in line 3 and 1 more lines")]
-
-
-def test_a_row_without_a_label_is_not_looked_at(tmp_path):
+def test_a_missing_label_is_no_class_and_its_row_is_not_looked_at(tmp_path):
+    for missing in ("nan", "NaN", "-nan", ""):
+        path = write(tmp_path / "x.csv", f"a,label\n0,x\n1,{missing}\n2,y\n3,{missing}\n4,x\n")
+        given = f"got {repr(missing) if missing else 'an empty cell'} in line 3"
+        with refused(ValueError, "'label'", path, "a label", given, "--skip-bad", "skip_bad=True"):
+            open_data(path)
+        data, told = skipping(path)
+        assert (data.class_names, data.train.labels.tolist()) == (("x", "y"), [0, 1, 0])
+        assert data.train.inputs.tolist() == [[0], [2], [4]]
+        assert told == [(tmp_path / "x.csv", "no label in line 3 and 1 more lines")]
     for labels in ([1.0, float("nan"), None, 2.0], ["1.0", "nan", None, "2.0"]):
         columns = {"a": [0.0, 1e300, None, 3.0], "b": ["red", "green", "green", "blue"], "label": labels}
         path = parquet(tmp_path / "x.parquet", **columns)

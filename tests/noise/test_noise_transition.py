@@ -6,13 +6,12 @@ import json
 import pickle
 
 import numpy as np
-import pytest
 from hostile_pickle import Bomb
 from in_turn import in_turn
 from refusals import refused
 
 from symloss.noise import parse, transition_matrix
-from symloss.noise.transition import SUPERCLASSES, cifar100_coarse, prior_weighted, symmetric
+from symloss.noise.transition import SUPERCLASSES, cifar100_coarse, symmetric
 
 # The publisher's numbering, as found in the training labels: the superclass of fine class 0, 1, 2, ...
 COARSE = """
@@ -38,19 +37,12 @@ def test_symmetric_and_the_other_convention(classes, weight):
     """Appendix A of the paper: eta = (C - 1) p / C."""
     rate = (classes - 1) * weight / classes
     matrix = symmetric(classes, rate)
-    for row in range(classes):
-        for column in range(classes):
-            assert matrix[row, column] == (1 - rate if row == column else rate / (classes - 1))
+    assert (matrix == np.where(np.eye(classes) == 1, 1 - rate, rate / (classes - 1))).all()
     np.testing.assert_allclose(transition_matrix(parse(f"sym-any:{weight}"), classes), matrix, rtol=0, atol=1e-15)
-
-
-def test_mixtures_with_a_prior_leave_it_as_it_is():
-    prior = np.array([0.5, 0.3, 0.2])
-    matrix = prior_weighted(prior, 0.4)
-    for row in range(3):
-        for column in range(3):
-            assert matrix[row, column] == pytest.approx(0.6 * (row == column) + 0.4 * prior[column])
-    np.testing.assert_allclose(prior @ matrix, prior)
+    prior = np.array([0.5, 0.3, 0.2])  # a mixture with it leaves it as it is
+    mixture = transition_matrix(parse("prior:0.4"), 3, prior=prior)
+    np.testing.assert_allclose(mixture, [[0.8, 0.12, 0.08], [0.2, 0.72, 0.08], [0.2, 0.12, 0.68]], atol=1e-15)
+    np.testing.assert_allclose(prior @ mixture, prior)
 
 
 @in_turn(
@@ -64,8 +56,8 @@ def test_mixtures_with_a_prior_leave_it_as_it_is():
 def test_which_class_is_mistaken_for_which(text, classes, dataset, expected):
     matrix = transition_matrix(parse(text), classes, dataset=dataset)
     assert moves(matrix) == expected
-    for label in range(classes):
-        assert matrix[label, label] == (0.6 if label in expected else 1)
+    assert matrix.diagonal().tolist() == [0.6 if label in expected else 1 for label in range(classes)]
+    np.testing.assert_allclose(matrix.sum(1), 1, atol=1e-14)
 
 
 def test_superclasses_and_blocks_of_cifar100():
@@ -86,14 +78,6 @@ def test_superclasses_and_blocks_of_cifar100():
     assert sum(coarse[label] == coarse[target] for label, target in blocks.items()) < 10
 
 
-@in_turn("text", ["sym:0.3", "sym-any:0.3", "pair:0.3", "asym:0.3", "asym-blocks:0.3", "prior:0.3", "clean"])
-def test_rows_are_distributions(text):
-    matrix = transition_matrix(parse(text), 10, dataset="mnist", prior=np.full(10, 0.1))
-    assert matrix.dtype == np.float64
-    assert (matrix >= 0).all()
-    np.testing.assert_allclose(matrix.sum(1), 1, atol=1e-14)
-
-
 # --- Any matrix ----------------------------------------------------------------------------------------------------
 
 MATRIX = np.array([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]])
@@ -111,34 +95,17 @@ def test_a_matrix_from_a_file(tmp_path):
     np.testing.assert_allclose(transition_matrix(parse(f"matrix:{path}"), 3).sum(1), 1, atol=1e-15)
 
 
-@in_turn(
-    "matrix, ingredients",
-    [
-        (np.eye(4), ["transition matrix must have shape (3, 3)", "got (4, 4)"]),
-        (np.ones(3) / 3, ["transition matrix must have shape (3, 3)", "got (3,)"]),
-        (np.eye(3) * 0.9, ["rows of the transition matrix must sum to 1", "got a sum of 0.9"]),
-        (np.eye(3) + np.diag([-0.1, 0.0], 1) + np.diag([0.1], 2), ["at least 0", "got -0.1"]),
-        (np.full((3, 3), np.nan), ["at least 0", "got nan"]),
-        (np.full((3, 3), np.inf), ["must sum to 1", "got a sum of inf"]),
-    ],
-)
-def test_bad_matrices(tmp_path, matrix, ingredients):
-    path = tmp_path / "T.npy"
-    np.save(path, matrix)
-    with refused(ValueError, *ingredients):
-        transition_matrix(parse(f"matrix:{path}"), 3)
-
-
 @in_turn("suffix", ["npy", "npz"])
 def test_a_pickle_in_a_matrix_is_not_run(tmp_path, suffix):
     path, trace = tmp_path / f"T.{suffix}", tmp_path / "trace"
     array = np.array([Bomb(trace)], dtype=object)
-    np.save(path, array, allow_pickle=True) if suffix == "npy" else np.savez(path, array)
-    with refused(ValueError, "file of a transition matrix must hold one array of numbers", str(path)):
-        transition_matrix(parse(f"matrix:{path}"), 3)
-    path.write_bytes(pickle.dumps(Bomb(trace)))
-    with refused(ValueError, "file of a transition matrix must hold one array of numbers", str(path)):
-        transition_matrix(parse(f"matrix:{path}"), 3)
+    for write in (
+        lambda: np.save(path, array, allow_pickle=True) if suffix == "npy" else np.savez(path, array),
+        lambda: path.write_bytes(pickle.dumps(Bomb(trace))),
+    ):
+        write()
+        with refused(ValueError, "file of a transition matrix must hold one array of numbers", str(path)):
+            transition_matrix(parse(f"matrix:{path}"), 3)
     assert not trace.exists()
 
 
@@ -147,39 +114,51 @@ def test_a_pickle_in_a_matrix_is_not_run(tmp_path, suffix):
     [
         *(("T.csv", text) for text in ("a,b\n1,2\n", "1,0\n1\n", "\0")),
         *(("T.json", text) for text in ("{", '{"a": 1}')),
-        ("T.npy", ""),
-        ("T.npz", "PK"),
-        ("T.pkl", ""),
-        ("T.npy", None),
+        *(("T.npy", ""), ("T.npz", "PK")),
     ],
 )
-def test_damaged_files_and_none(tmp_path, name, content):
-    path, expected = tmp_path / name, (ValueError, "file of a transition matrix must hold one array of numbers")
-    if content is None:
-        expected = FileNotFoundError, "path of a transition matrix must be a file", "not there"
-    else:
-        path.write_text(content)
-    if name == "T.pkl":
-        expected = ValueError, "must end in .npy, .npz, .csv, .json"
-    with refused(*expected, str(path)):
-        transition_matrix(parse(f"matrix:{path}"), 2)
+def test_damaged_files(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with refused(ValueError, "file of a transition matrix must hold one array of numbers", str(tmp_path / name)):
+        transition_matrix(parse(f"matrix:{tmp_path / name}"), 2)
 
 
 @in_turn(
-    "text, classes, options, ingredients",
+    "text, classes, given, ingredients",
     [
-        ("asym:0.4", 10, {}, ["dataset must be one of mnist, digits, cifar10, cifar100 for asym noise", "got None"]),
-        ("asym:0.4", 10, {"dataset": "fashion-mnist"}, ["got 'fashion-mnist'", "pair and matrix"]),
-        ("asym:0.4", 7, {"dataset": "cifar10"}, ["num_classes must be 10 for asym noise on cifar10", "got 7"]),
-        ("asym-superclass:0.4", 10, {}, ["num_classes must be 100 for asym-superclass noise", "got 10"]),
-        ("asym-blocks:0.4", 12, {}, ["num_classes must be a multiple of five for asym-blocks noise", "got 12"]),
-        ("sym:0.4", 1, {}, ["num_classes must be a whole number in [2, inf)", "got 1"]),
-        ("instance:0.4", 10, {}, ["kind that has a transition matrix", "got 'instance:0.4'"]),
-        ("prior:0.4", 3, {}, ["prior must be given for prior noise", "got None"]),
-        ("prior:0.4", 3, {"prior": [0.5, 0.5]}, ["prior must have shape (3,)", "got (2,)"]),
-        ("prior:0.4", 3, {"prior": [0.5, 0.5, 0.5]}, ["prior must sum to 1", "got a sum of 1.5"]),
+        ("asym:0.4", 10, {}, "dataset must be one of mnist, digits, cifar10, cifar100 for asym noise; got None"),
+        ("asym:0.4", 10, {"dataset": "fashion-mnist"}, "got 'fashion-mnist' ... pair and matrix"),
+        ("asym:0.4", 7, {"dataset": "cifar10"}, "num_classes must be 10 for asym noise on cifar10; got 7"),
+        ("asym-superclass:0.4", 10, {}, "num_classes must be 100 for asym-superclass noise; got 10"),
+        ("asym-blocks:0.4", 12, {}, "num_classes must be a multiple of five for asym-blocks noise; got 12"),
+        ("sym:0.4", 1, {}, "num_classes must be a whole number in [2, inf); got 1"),
+        ("instance:0.4", 10, {}, "kind that has a transition matrix; got 'instance:0.4'"),
+        ("prior:0.4", 3, {}, "prior must be given for prior noise; got None"),
+        ("prior:0.4", 3, {"prior": [0.5, 0.5]}, "prior must have shape (3,); got (2,)"),
+        ("prior:0.4", 3, {"prior": [0.5, 0.5, 0.5]}, "prior must sum to 1; got a sum of 1.5"),
+        (
+            "matrix:T.pkl",
+            2,
+            {"T.pkl": []},
+            "must end in .npy, .npz, .csv, .json; got 'T.pkl'",
+        ),
+        ("matrix:T.npy", 3, {"T.npy": np.eye(4)}, "transition matrix must have shape (3, 3); got (4, 4)"),
+        ("matrix:T.npy", 3, {"T.npy": np.ones(3) / 3}, "transition matrix must have shape (3, 3); got (3,)"),
+        ("matrix:T.npy", 3, {"T.npy": np.eye(3) * 0.9}, "rows of the transition matrix must sum to 1 ... sum of 0.9"),
+        ("matrix:T.npy", 2, {"T.npy": [[1.1, -0.1], [0, 1]]}, "at least 0; got -0.1"),
+        ("matrix:T.npy", 3, {"T.npy": np.full((3, 3), np.nan)}, "at least 0; got nan"),
+        ("matrix:T.npy", 3, {"T.npy": np.full((3, 3), np.inf)}, "must sum to 1; got a sum of inf"),
     ],
 )
-def test_bad_requests(text, classes, options, ingredients):
-    with refused(ValueError, *ingredients):
-        transition_matrix(parse(text), classes, **options)
+def test_bad_requests(tmp_path, monkeypatch, text, classes, given, ingredients):
+    monkeypatch.chdir(tmp_path)
+    for name in given.keys() & {"T.npy", "T.pkl"}:
+        with open(name, "wb") as file:
+            np.save(file, given.pop(name))
+    with refused(ValueError, *ingredients.split(" ... ")):
+        transition_matrix(parse(text), classes, **given)
+
+
+def test_no_file():
+    with refused(FileNotFoundError, "path of a transition matrix must be a file; got 'T.npy', which is not there"):
+        transition_matrix(parse("matrix:T.npy"), 2)
