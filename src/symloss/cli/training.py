@@ -217,9 +217,6 @@ def train_shown(
         except KeyboardInterrupt:
             typer.echo("stopped; rerun the same command to resume after the last finished epoch", err=True)
             raise
-        finally:
-            if board is not None:
-                board.close()
 
 
 @dataclass

@@ -8,7 +8,7 @@ import io
 import os
 import pickle
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,9 @@ from symloss import checks
 from symloss.training.run_folder import CHECKPOINT, PREVIOUS, RunFolder
 from symloss.writing import sync_folder, write_whole
 
-TO_PREDICT = ("epoch", "model")
-TO_GO_ON = (*TO_PREDICT, "optimizer", "seconds", "best", "last")
-_KINDS = {
-    "epoch": "int",
-    "model": "dict",
-    "optimizer": "dict",
-    "seconds": "float",
-    "best": "dict | None",
-    "last": "dict",
-}
+TO_PREDICT = {"epoch": "int", "model": "dict"}
+"""What a checkpoint holds, and the kinds of its values."""
+TO_GO_ON = TO_PREDICT | {"optimizer": "dict", "seconds": "float", "best": "dict | None", "last": "dict"}
 _MARK = b"sha256:"
 _SEAL = len(_MARK) + 2 * hashlib.sha256().digest_size
 
@@ -49,7 +42,7 @@ def save_state(folder: RunFolder, name: str, state: dict[str, Any]) -> None:
     write_whole(folder.path / name, packed(state))
 
 
-def load_checkpoint(folder: RunFolder, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any] | None:
+def load_checkpoint(folder: RunFolder, needs: Mapping[str, str] = TO_PREDICT) -> dict[str, Any] | None:
     """Return the last good checkpoint; None if the run has not written any yet."""
     bad: list[str] = []
     for name in (CHECKPOINT, PREVIOUS):
@@ -82,7 +75,7 @@ def packed(state: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
+def load_state(path: Path, needs: Mapping[str, str] = TO_PREDICT) -> dict[str, Any]:
     """Read a checkpoint file. Only tensors and plain values are loaded, so that no file can run code."""
     data = path.read_bytes()
     try:
@@ -90,8 +83,7 @@ def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
         damage = None if data[-_SEAL:] == seal else "its bytes are not those that were written"
         if damage is None:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-            kinds = {name: _KINDS[name] for name in needs} | {"smoothing": "dict"}
-            found = checks.record("it", state, kinds, optional=["smoothing"])
+            found = checks.record("it", state, {**needs, "smoothing": "dict"}, optional=["smoothing"])
             if found.get("best") is not None:
                 checks.record("its best epoch", found["best"], {"validation_accuracy": "metric | None"})
             if found["smoothing"] is not None:

@@ -79,12 +79,19 @@ class Trainer:
     def _batches(self, examples: Examples, size: int, training: bool) -> Batches:
         data, settings = self.task.data, self.settings
         return Batches(
-            examples, batch=size, scaling=data.scaling,
+            examples,
+            batch=size,
+            scaling=data.scaling,
             augmentation=augmentation(settings, data) if training else (),
-            shuffle=training, seed=settings.seed, device=self.fabric.device,
-            rank=self.fabric.global_rank, world=self.fabric.world_size,
-            size=data.size, workers=self.workers, channels_last=settings.channels_last,
-        )  # fmt: skip
+            shuffle=training,
+            seed=settings.seed,
+            device=self.fabric.device,
+            rank=self.fabric.global_rank,
+            world=self.fabric.world_size,
+            size=data.size,
+            workers=self.workers,
+            channels_last=settings.channels_last,
+        )
 
     def train_epoch(self, epoch: int) -> EpochRow:
         """One pass over the training data; epochs count from 0. The metrics are of the model while it changes."""

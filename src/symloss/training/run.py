@@ -264,8 +264,3 @@ class TensorBoard:
             if name != "epoch" and value is not None:
                 self.writer.add_scalar(name, value, epoch)
         self.writer.flush()
-
-    def close(self) -> None:
-        """Finish the event file, if an epoch was written."""
-        if self.writer is not None:
-            self.writer.close()
