@@ -65,13 +65,13 @@ def line_chart(
     title: str,
     curves: Sequence[Curve],
     *,
-    y_range: tuple[float, float],
     x_title: str,
     x_ticks: Sequence[float],
+    y_range: tuple[float, float] | None = None,
     markers: bool = False,
 ) -> str:
     """Return a chart of lines with bands, as SVG. The title is for screen readers; markers put a dot on each point."""
-    y_ticks = ticks(*y_range)
+    y_ticks = ticks(*(y_range or extent(curves)))
     x, y = _scales([point.x for curve in curves for point in curve.points], y_ticks)
     right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">']

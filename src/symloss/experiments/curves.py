@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from symloss.experiments.layers import with_default_parameters
 from symloss.experiments.report import ReportCell, ReportTable
@@ -25,9 +25,19 @@ UNSAID = {"scores": "loss", "penalty": 0.0}  # settings that are not written if 
 POINTS = 80  # the most points of a line. More would not be visible, and would make the page large.
 FEWEST = 3  # values of each setting that a map must have
 
-Values = tuple[tuple[str, float], ...]  # values of settings by name: parameters of the loss first
-Kind = tuple[str, str, float]
-"""The name of a loss, how its scores are changed, and the penalty: the same in all cells of a map."""
+
+class RowSettings(NamedTuple):
+    """The settings of a row that was run. ``fixed`` are those that never vary on a chart, as texts."""
+
+    loss: str
+    parameters: dict[str, float]
+    others: dict[str, float]
+    fixed: tuple[str, ...]
+
+    def rest(self, *varied: str) -> str:
+        """Return all settings but the varied ones, as a text."""
+        numbers = (self.parameters | self.others).items()
+        return ", ".join((*(f"{name} {value:g}" for name, value in numbers if name not in varied), *self.fixed))
 
 
 @dataclass(frozen=True)
@@ -97,21 +107,16 @@ def sensitivities(table: ReportTable) -> list[Sensitivity]:
 
     The parameters with the most values come first.
     """
-    parameters = parameters_of(table)
     accuracies: dict[tuple[str, str, str], dict[str, dict[float, list[float]]]] = {}
-    for row, head, cell in table.cells():
-        if cell.last is None:
-            continue
-        settings = cell.runs[0].settings
-        name, values = parameters[row.loss]
-        others = {key: getattr(settings, key) for key in OF_A_ROW[1:] if getattr(settings, key) != UNSAID.get(key)}
-        for parameter, value in values.items():
-            if type(value) not in (int, float):
-                continue
-            fixed = {key: other for key, other in values.items() if key != parameter} | others
-            chart = name, parameter, ", ".join(f"{key.replace('_', ' ')} {other}" for key, other in fixed.items())
-            curve = accuracies.setdefault(chart, {}).setdefault(head.noise_text, {})
-            curve.setdefault(float(value), []).extend(cell.last.values)
+    for line, row in _settings(table).items():
+        figures = [
+            (head.noise_text, cell.last)
+            for head, cell in zip(table.heads, table.rows[line].cells, strict=True)
+            if cell.last
+        ]
+        for (parameter, value), (noise, figure) in itertools.product(row.parameters.items(), figures):
+            curve = accuracies.setdefault((row.loss, parameter, row.rest(parameter)), {}).setdefault(noise, {})
+            curve.setdefault(value, []).extend(figure.values)
     heads = sorted(table.heads, key=lambda head: noise_key(head.noise))
     noises = list(dict.fromkeys(head.noise_text for head in heads))
     charts = []
@@ -126,30 +131,15 @@ def sensitivities(table: ReportTable) -> list[Sensitivity]:
     return sorted(charts, key=lambda chart: -max(len(curve.points) for curve in chart.curves))
 
 
-def parameters_of(table: ReportTable) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the name and the parameters of every loss of a table.
-
-    If two rows of a loss name different parameters, the defaults of the others are filled in.
-    """
-    parts = {row.loss: loss_parts(row.loss) for row in table.rows}
-    named: dict[str, set[frozenset[str]]] = {}
-    for name, values in parts.values():
-        named.setdefault(name, set()).add(frozenset(values))
-    for loss, (name, values) in parts.items():
-        if len(named[name]) > 1 and "preset" not in values:
-            parts[loss] = name, with_default_parameters(name, values)
-    return parts
-
-
 @dataclass(frozen=True)
 class SensitivityMap:
     """The cells of a table over two settings, for one loss under one noise: one down, one across, and the rest."""
 
     loss: str
-    noise: str
     down: str
     across: str
     rest: str
+    noise: str
     rows: tuple[float, ...]
     columns: tuple[float, ...]
     cells: dict[tuple[float, float], ReportCell]
@@ -169,63 +159,63 @@ class SensitivityMap:
 def sensitivity_maps(table: ReportTable) -> list[SensitivityMap]:
     """Return every map that the rows of a table fill, in the order of losses and noises."""
     maps = []
-    for loss, pair, rest, lines in _grids(table):
+    for about, lines in _grids(table).items():
         down, across = (tuple(sorted({values[axis] for values in lines})) for axis in (0, 1))
-        others = ", ".join(f"{name} {value:g}" for name, value in rest)
         for column, head in enumerate(table.heads):
             cells = {values: table.rows[line].cells[column] for values, line in lines.items()}
             if all(cell.last for cell in cells.values()):
-                maps.append(SensitivityMap(loss, head.noise_text, *pair, others, down, across, cells))
+                maps.append(SensitivityMap(*about, head.noise_text, down, across, cells))
     return maps
 
 
 def rows_in_maps(table: ReportTable) -> set[int]:
     """Return the numbers of the rows whose every figure is on a map."""
-    columns = range(len(table.heads))
     return {
         line
-        for *_, lines in _grids(table)
+        for lines in _grids(table).values()
         for line in lines.values()
-        if all(table.rows[number].cells[column].last for number in lines.values() for column in columns)
+        if all(cell.last for number in lines.values() for cell in table.rows[number].cells)
     }
 
 
-Grid = tuple[str, tuple[str, str], Values, dict[tuple[float, float], int]]
-"""A loss, its two settings, the others, and the row of the table for each pair of values."""
+Grid = dict[tuple[float, float], int]
+"""The row of a table for each pair of values of two settings."""
 
 
-def _grids(table: ReportTable) -> Iterator[Grid]:
-    points = _points(table)
-    for kind in dict.fromkeys(kind for kind, _ in points.values()):
-        of_loss = {line: point for line, (other, point) in points.items() if other == kind}
-        names = list(dict.fromkeys(name for point in of_loss.values() for name in point))
-        for pair in itertools.combinations(names, 2):
-            yield from _full_grids(kind[0], pair, of_loss)
+def _grids(table: ReportTable) -> dict[tuple[str, str, str, str], Grid]:
+    """Return the grids in which no combination is missing, by the loss, its two settings, and the others in words."""
+    groups: dict[tuple[str, str, str, str], Grid] = {}
+    for line, row in _settings(table).items():
+        for (down, low), (across, high) in itertools.combinations((row.parameters | row.others).items(), 2):
+            groups.setdefault((row.loss, down, across, row.rest(down, across)), {})[low, high] = line
+    return {about: lines for about, lines in groups.items() if _is_full(lines)}
 
 
-def _full_grids(loss: str, pair: tuple[str, str], points: dict[int, dict[str, float]]) -> Iterator[Grid]:
-    """Yield the grids over a pair of settings in which no combination is missing."""
-    groups: dict[Values, dict[tuple[float, float], int]] = {}
-    for line, point in points.items():
-        if all(name in point for name in pair):
-            rest = tuple((name, value) for name, value in point.items() if name not in pair)
-            groups.setdefault(rest, {})[point[pair[0]], point[pair[1]]] = line
-    for rest, lines in groups.items():
-        down, across = ({values[axis] for values in lines} for axis in (0, 1))
-        if min(len(down), len(across)) >= FEWEST and len(lines) == len(down) * len(across):
-            yield loss, pair, rest, lines
+def _is_full(lines: Grid) -> bool:
+    down, across = ({values[axis] for values in lines} for axis in (0, 1))
+    return min(len(down), len(across)) >= FEWEST and len(lines) == len(down) * len(across)
 
 
-def _points(table: ReportTable) -> dict[int, tuple[Kind, dict[str, float]]]:
-    """Return the kind of each row that was run, and its numbers: parameters of the loss first, then other settings."""
-    parameters = parameters_of(table)
-    points = {}
-    for number, row in enumerate(table.rows):
+def _settings(table: ReportTable) -> dict[int, RowSettings]:
+    """Return the settings of each row that was run, by its number.
+
+    If two rows of a loss name different parameters, the defaults of the others are filled in.
+    """
+    parts = {row.loss: loss_parts(row.loss) for row in table.rows}
+    found = {}
+    for line, row in enumerate(table.rows):
         run = next((cell.runs[0] for cell in row.cells if cell.runs), None)
         if run is None:
             continue
-        loss, values = parameters[row.loss]
+        loss, values = parts[row.loss]
+        if "preset" not in values and any(
+            name == loss and other.keys() != values.keys() for name, other in parts.values()
+        ):
+            values = with_default_parameters(loss, values)
         numbers = {name: float(value) for name, value in values.items() if type(value) in (int, float)}
-        numbers |= {TITLES[name]: getattr(run.settings, name) for name in ("weight_decay", "lr")}
-        points[number] = (loss, run.settings.scores, run.settings.penalty), numbers
-    return points
+        settings = {name: getattr(run.settings, name) for name in OF_A_ROW[1:]}
+        others = {TITLES[name]: settings.pop(name) for name in ("weight_decay", "lr")}
+        texts = {name: value for name, value in values.items() if name not in numbers}
+        texts |= {TITLES[name]: value for name, value in settings.items() if value != UNSAID[name]}
+        found[line] = RowSettings(loss, numbers, others, tuple(f"{name} {value}" for name, value in texts.items()))
+    return found

@@ -15,7 +15,7 @@ from typing import Any
 
 from symloss.experiments.curves import SensitivityMap, rows_in_maps, sensitivity_maps
 from symloss.experiments.difference import chance, signed
-from symloss.experiments.report import ColumnHead, Figure, LossRow, Report, ReportCell, ReportTable, Section, marked
+from symloss.experiments.report import ColumnHead, Figure, LossRow, Report, ReportCell, ReportTable, Section
 from symloss.experiments.tables import SPREADS
 from symloss.html_page import WRITER
 from symloss.noise.spec import parse as parse_noise
@@ -24,23 +24,27 @@ from symloss.training.settings import displayed_noise, displayed_profile
 from symloss.writing import without_formula
 
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]#|!~$])")
-LATEX_SPECIAL = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", "ß": r"{\ss}", "æ": r"{\ae}", "Æ": r"{\AE}", "ø": r"{\o}", "Ø": r"{\O}",
-    "\u03b1": r"$\alpha$", "²": r"$^2$",
-}  # fmt: skip
-ACCENTS = {
-    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u030a": "r", "\u0327": "c",
-    "\u030c": "v", "\u0304": "=", "\u0306": "u", "\u030b": "H", "\u0307": ".",
-}  # fmt: skip
+LATEX_SPECIAL = {char: f"\\{char}" for char in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "\u03b1": r"$\alpha$",
+    "²": r"$^2$",
+    **{char: rf"{{\{name}}}" for char, name in zip("ßæÆøØ", ("ss", "ae", "AE", "o", "O"), strict=True)},
+}
+MARKS = "\u0300\u0301\u0302\u0303\u0308\u030a\u0327\u030c\u0304\u0306\u030b\u0307"
+ACCENTS = dict(zip(MARKS, "`'^~\"rcv=uH.", strict=True))
+"""The command of LaTeX for each combining mark of Unicode."""
 GROUPS = {"sym": r"Symmetric noise rate ($\eta$)", "asym": r"Asymmetric noise rate ($\eta$)"}
 CSV_COLUMNS = (
-    "table", "profile", "dataset", "loss", "title", "noise", "status", "measure", "n", "seeds", "mean", "std",
-    "best_epoch_mean", "best_epoch_std", "memorised_mean", "memorised_std", "published", "published_spread",
-    "published_spread_kind", "published_bold", "difference", "p_value", "top", "lr", "weight_decay",
-    "validation_labels", "model", "epochs", "subset", "runs",
-)  # fmt: skip
+    *("table", "profile", "dataset", "loss", "title", "noise", "status", "measure", "n", "seeds", "mean", "std"),
+    *("best_epoch_mean", "best_epoch_std", "memorised_mean", "memorised_std"),
+    *("published", "published_spread", "published_spread_kind", "published_bold", "difference", "p_value", "top"),
+    *("lr", "weight_decay", "validation_labels", "model", "epochs", "subset", "runs"),
+)
 
 
 def escape_markdown(text: str) -> str:
@@ -78,7 +82,7 @@ def _markdown_section(section: Section) -> Iterator[str]:
     for table in section.tables:
         if len(section.tables) > 1:
             yield from (f"### {escape_markdown(table.title)}" + (f" - {title}" if section.reduced else ""), "")
-        rest = marked(table.without(rows_in_maps(table)))
+        rest = table.without(rows_in_maps(table))
         if rest.rows:
             yield from _markdown_table(rest, section)
         for shown in sensitivity_maps(table):
@@ -248,7 +252,7 @@ def csv_table(report: Report) -> str:
         if cell.runs or cell.published
     ]
     text = io.StringIO()
-    writer = csv.DictWriter(text, CSV_COLUMNS, restval="", lineterminator="\n")
+    writer = csv.DictWriter(text, CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in (*rows, *(_csv_missing(run, reason) for run, reason in report.without_figure)):
         rounded = {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
@@ -257,35 +261,25 @@ def csv_table(report: Report) -> str:
 
 
 def _csv_row(section: Section, line: LossRow, head: ColumnHead, cell: ReportCell) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "table": section.name, "profile": displayed_profile(section.profile), "dataset": head.dataset,
-        "loss": line.loss, "title": line.title, "noise": head.noise_text,
-        "status": "finished" if cell.runs else "not run",
-        "measure": section.measure, "n": len(cell.runs), "difference": cell.difference,
-        "p_value": cell.p_value, "top": int(cell.top),
-    }  # fmt: skip
+    row: dict[str, Any] = {"loss": line.loss, "status": "not run"}
+    if cell.runs:
+        row = cell.runs[0].settings.to_dict() | {"status": "finished", "runs": "; ".join(run.name for run in cell.runs)}
+        row["validation_labels"] = cell.runs[0].result.validation_labels
+        row["seeds"] = " ".join(str(run.settings.seed) for run in cell.runs)
+    row |= {"table": section.name, "profile": displayed_profile(section.profile), "measure": section.measure}
+    row |= {"dataset": head.dataset, "noise": head.noise_text, "title": line.title, "n": len(cell.runs)}
+    row |= {"difference": cell.difference, "p_value": cell.p_value, "top": int(cell.top)}
     for prefix, figure in (("", cell.last), ("best_epoch_", cell.best), ("memorised_", cell.memorised)):
         row |= {} if figure is None else {f"{prefix}mean": figure.mean, f"{prefix}std": figure.std}
     if cell.published is not None and section.recipe is not None:
-        row |= {
-            "published": cell.published.value, "published_spread": cell.published.spread,
-            "published_spread_kind": SPREADS[section.recipe.spread], "published_bold": int(cell.published.bold),
-        }  # fmt: skip
-    if cell.runs:
-        first = cell.runs[0]
-        settings = first.settings
-        row |= {name: getattr(settings, name) for name in ("loss", "lr", "weight_decay", "model", "epochs", "subset")}
-        row["validation_labels"] = first.result.validation_labels
-        row["seeds"] = " ".join(str(run.settings.seed) for run in cell.runs)
-        row["runs"] = "; ".join(run.name for run in cell.runs)
+        printed, kind = cell.published, SPREADS[section.recipe.spread]
+        row |= {"published": printed.value, "published_spread": printed.spread, "published_spread_kind": kind}
+        row["published_bold"] = int(printed.bold)
     return row
 
 
 def _csv_missing(run: Run, reason: str) -> dict[str, Any]:
     settings = run.settings
-    return {
-        "profile": displayed_profile(settings.profile), "dataset": settings.data, "loss": settings.loss,
-        "status": reason, "noise": displayed_noise(settings.data, settings.noise), "n": 0,
-        "seeds": str(settings.seed), "runs": run.name, "lr": settings.lr, "weight_decay": settings.weight_decay,
-        "model": settings.model, "epochs": settings.epochs,
-    }  # fmt: skip
+    noise, profile = displayed_noise(settings.data, settings.noise), displayed_profile(settings.profile)
+    row = {"dataset": settings.data, "noise": noise, "profile": profile, "seeds": str(settings.seed)}
+    return settings.to_dict() | row | {"status": reason, "n": 0, "runs": run.name}

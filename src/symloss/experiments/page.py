@@ -48,9 +48,9 @@ def _header(report: Report) -> Iterator[str]:
         some = "" if all(section.reduced for section in report.sections) else "Some of the tables are "
         yield f'<p class="mini">{escape(some + ", ".join(reduced))}</p>'
     yield "</header>"
-    shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts)
+    facts = _pairs(report.facts)
     commands = "".join(f"<dd><code>{escape(command)}</code></dd>" for command in report.commands)
-    yield f'<section aria-label="What was run"><dl class="facts">{shown}<dt>Commands</dt>{commands}</dl></section>'
+    yield f'<section aria-label="What was run"><dl class="facts">{facts}<dt>Commands</dt>{commands}</dl></section>'
     if len(report.sections) > 1:
         links = "".join(f'<li><a href="#{_id(s)}">{escape(s.full_title)}</a></li>' for s in report.sections)
         yield f'<nav aria-label="Tables"><ul>{links}</ul></nav>'
@@ -67,7 +67,7 @@ def _section(section: Section, alone: bool) -> str:
     several = len(section.tables) > 1
     for table in section.tables:
         parts += [f"<h3>{escape(table.title)}</h3>"] if several else []
-        rest = reports.marked(table.without(curves.rows_in_maps(table)))
+        rest = table.without(curves.rows_in_maps(table))
         parts += [main_table(rest, section)] if rest.rows else []
     for table in section.tables:
         for block in (_curves(table), _noise(table), _maps(table, section), _sensitivity(table, section)):
@@ -208,10 +208,8 @@ def _sensitivity(table: ReportTable, section: Section) -> Block | None:
     figures = []
     for chart in shown:
         xs = sorted({point.x for curve in chart.curves for point in curve.points})
-        drawn = line_chart(
-            f"Accuracy of {chart.loss} against {chart.parameter}", chart.curves, y_range=extent(chart.curves),
-            x_title=chart.parameter, x_ticks=curves.thinned(xs, 6), markers=True,
-        )  # fmt: skip
+        title, shown_xs = f"Accuracy of {chart.loss} against {chart.parameter}", curves.thinned(xs, 6)
+        drawn = line_chart(title, chart.curves, x_title=chart.parameter, x_ticks=shown_xs, markers=True)
         caption = f"<b>{escape(chart.loss)}: {escape(chart.parameter)}</b> {escape(chart.rest)}"
         figures.append(f"<figure><figcaption>{caption}</figcaption>{drawn}</figure>")
     return Block("charts", "Sensitivity", note, legend(sorted(entries.items())) + _multiples([figures]))
@@ -305,40 +303,38 @@ def runs_table(section: Section) -> str:
     settings = [_settings(run) for run in runs]
     shared = {name: value for name, value in settings[0].items() if all(other[name] == value for other in settings)}
     differing = [name for name in settings[0] if name not in shared]
-    made = [f"{reports.software(run)}; {reports.hardware(run)}" for run in runs]
-    several = len(set(made)) > 1
-    told = {name.replace("_", " "): _displayed(value) for name, value in shared.items()}
-    told |= {} if several else {"versions": made[0]}
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in told.items())
     heads = [_sortable("run")]
     for name in differing:
-        numbers = all(type(values[name]) in (int, float) for values in settings)
-        heads.append(_sortable(name.replace("_", " "), number=numbers))
+        heads.append(_sortable(name, number=all(type(values[name]) in (int, float) for values in settings)))
     heads += [_sortable(name, number=True) for name in ("last", "best", "memorised", "seconds")]
-    heads += [_sortable("versions")] if several else []
-    rows = [_run_row(run, differing, versions if several else None) for run, versions in zip(runs, made, strict=True)]
+    rows = [_run_row(run, [each[name] for name in differing]) for run, each in zip(runs, settings, strict=True)]
     reduced = f" - {section.reduced}" if section.reduced else ""
     table = _scrolling(f"Runs of {section.title}", "runs", "Accuracy and memorised share in %", heads, rows)
+    facts = _pairs((name, _displayed(value)) for name, value in shared.items())
     return (
         f"<details><summary>Settings and versions of {reports.number(len(runs), 'run')}{escape(reduced)}</summary>"
         f'<h4>The same in all of them</h4><dl class="shared">{facts}</dl><h4>Run by run</h4>{table}</details>'
     )
 
 
+def _pairs(facts: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+
+
 def _settings(run: Run) -> dict[str, Any]:
-    return run.settings.to_dict() | {"noise": displayed_noise(run.settings.data, run.settings.noise)}
+    """Return all settings of a run in words, and what it was made with."""
+    told = run.settings.to_dict() | {"noise": displayed_noise(run.settings.data, run.settings.noise)}
+    made = f"{reports.software(run)}; {reports.hardware(run)}"
+    return {name.replace("_", " "): value for name, value in told.items()} | {"versions": made}
 
 
-def _run_row(run: Run, differing: list[str], versions: str | None) -> str:
-    settings = _settings(run)
+def _run_row(run: Run, settings: list[Any]) -> str:
     result, measure = run.result, run.result.measure
     last = None if measure is None else getattr(result.last, measure)
     best = getattr(result.best, measure) if measure is not None and result.validation else None
     shares = ["" if share is None else f"{100 * share:.2f}" for share in (last, best, result.last.memorised)]
-    values = [settings[name] for name in differing]
-    cells = [_td(_displayed(value), "text" * isinstance(value, str)) for value in values]
+    cells = [_td(_displayed(value), "text" * isinstance(value, str)) for value in settings]
     cells += [_td(text) for text in (*shares, f"{result.seconds:.1f}")]
-    cells += [] if versions is None else [_td(versions, "text")]
     return f'<tr><th scope="row">{breakable(run.name)}</th>{"".join(cells)}</tr>'
 
 

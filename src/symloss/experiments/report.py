@@ -73,6 +73,18 @@ class ReportTable:
     heads: tuple[ColumnHead, ...]
     rows: tuple[LossRow, ...]
 
+    def __post_init__(self) -> None:
+        """Mark the best of our figures in each column that has two or more."""
+        # Means are compared as they are printed: equal digits are equally good.
+        means = [[cell.last and round(cell.last.mean, 2) for cell in row.cells] for row in self.rows]
+        columns = [[mean for mean in column if mean is not None] for column in zip(*means, strict=True)]
+        best = [max(column) if len(column) > 1 else math.inf for column in columns]
+        rows = []
+        for row, figures in zip(self.rows, means, strict=True):
+            each = zip(row.cells, figures, best, strict=True)
+            rows.append(replace(row, cells=tuple(replace(cell, top=mean == top) for cell, mean, top in each)))
+        object.__setattr__(self, "rows", tuple(rows))
+
     @property
     def several_datasets(self) -> bool:
         """Whether data sets stand side by side."""
@@ -213,9 +225,11 @@ class Report:
         """Facts about the runs and how to read the figures, as pairs of a name and a text."""
         runs = self.runs
         others = {
-            "of them not of the tables that are shown": self.left_out, "unfinished or failed": len(runs.unfinished),
-            "repeated": len(runs.repeated), "not tested yet": len(self.untested),
-        }  # fmt: skip
+            "of them not of the tables that are shown": self.left_out,
+            "unfinished or failed": len(runs.unfinished),
+            "repeated": len(runs.repeated),
+            "not tested yet": len(self.untested),
+        }
         counts = [number(len(runs.finished), "finished run"), *(f"{n} {what}" for what, n in others.items() if n)]
         usual = {True: "full: the whole recipe", False: "your own settings"}
         protocols = dict.fromkeys(section.reduced or usual[section.recipe is not None] for section in self.sections)
@@ -231,19 +245,6 @@ class Report:
         if any(section.compares for section in self.sections):
             pairs.append(("Difference", DIFFERENCE))
         return pairs
-
-
-def marked(table: ReportTable) -> ReportTable:
-    """Return the table with the best of our figures marked in each column that has two or more."""
-    # Means are compared as they are printed: equal digits are equally good.
-    printed = [[cell.last and round(cell.last.mean, 2) for cell in row.cells] for row in table.rows]
-    columns = [[mean for mean in column if mean is not None] for column in zip(*printed, strict=True)]
-    best = [max(means) if len(means) > 1 else math.inf for means in columns]
-    rows = []
-    for row, means in zip(table.rows, printed, strict=True):
-        cells = tuple(replace(cell, top=mean == top) for cell, mean, top in zip(row.cells, means, best, strict=True))
-        rows.append(replace(row, cells=cells))
-    return replace(table, rows=tuple(rows))
 
 
 def hardware(run: Run) -> str:

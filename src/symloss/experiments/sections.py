@@ -12,7 +12,7 @@ from symloss import checks
 from symloss.experiments.cells import Cell, cells_matching
 from symloss.experiments.difference import difference, rank_correlation, welch
 from symloss.experiments.layers import profiles
-from symloss.experiments.report import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section, marked
+from symloss.experiments.report import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section
 from symloss.experiments.tables import LOSS_NAME, SPREADS, PublishedTable, TableColumn, list_tables, load_table
 from symloss.noise.spec import KINDS, parse as parse_noise
 from symloss.training.reading import Run, Runs
@@ -37,10 +37,7 @@ def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "sym
         tables: the names of the tables to show; None for all tables and all other runs.
         command: the command that the report names as its origin.
     """
-    wanted = list_tables() if tables is None else list(tables)
-    for name in wanted:
-        if name not in list_tables():
-            raise ValueError(f"there is no table {name!r}; {checks.nearest(name, list_tables())}")
+    wanted = {name: load_table(name) for name in (list_tables() if tables is None else tables)}
     for run in (*runs.finished, *runs.unfinished):
         try:
             checks.choice("profile", run.settings.profile, profiles())
@@ -56,11 +53,8 @@ def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "sym
     shown = {run.name for section in sections for run in section.runs}
     untested = tuple(pair for each in gathered for pair in each.untested)
     left_out = {run.name for run in runs.finished} - shown - {run.name for run, _ in untested}
-    marked_sections = tuple(
-        dataclasses.replace(section, tables=tuple(map(marked, section.tables))) for section in sections
-    )
     in_sections = tuple(run for run in runs.finished if run.name in shown)
-    return Report(runs, marked_sections, untested, command, len(left_out), in_sections)
+    return Report(runs, tuple(sections), untested, command, len(left_out), in_sections)
 
 
 def _without_repeats(sections: list[Section]) -> list[Section]:
@@ -115,12 +109,10 @@ class TableRuns:
         together = len({column.noise for column in columns}) > 1 or all(len(column.noise) == 1 for column in columns)
         groups = [columns] if together else [[column] for column in columns]
         tables = tuple(self._report_table(group, self._heads(group, stacked=len(groups) > 1)) for group in groups)
-        return Section(
-            name=recipe.name, title=f"{recipe.name}: {recipe.title}", profile=self.profile, measure="the test set",
-            facts=self._facts(), tables=tables, recipe=recipe, command=self._command(),
-        )  # fmt: skip
+        about = recipe.name, f"{recipe.name}: {recipe.title}", self.profile, "the test set", self._facts(tables)
+        return Section(*about, tables, recipe, self._command())
 
-    def _facts(self) -> tuple[str, ...]:
+    def _facts(self, tables: Iterable[ReportTable]) -> tuple[str, ...]:
         table = self.table
         if not any(column.published for column in table.datasets):
             return (f"Source of the recipe: {table.source}.",)
@@ -128,21 +120,8 @@ class TableRuns:
         printed = (
             f"in their brackets the {table.spread} ({short}) of {table.seeds} runs" if short else "without a spread"
         )
-        return (f"Published figures: {table.source}; {printed}.", *self._correlations())
-
-    def _correlations(self) -> Iterator[str]:
-        """Yield a sentence for each column that has enough figures on both sides."""
-        for column in self.table.datasets:
-            for noise in column.noise:
-                positions = [Position(column.name, row.name, noise) for row in self.table.rows]
-                cells = [self._cell(position) for position in positions]
-                pairs = [(cell.last.mean, cell.published.value) for cell in cells if cell.last and cell.published]
-                # Where all losses are alike, there is no order to compare.
-                if len(pairs) >= FEWEST and all(len(set(side)) > 1 for side in zip(*pairs, strict=True)):
-                    yield (
-                        f"Rank correlation (Spearman) of ours and the published losses, {column.name} "
-                        f"{displayed_noise(column.data, noise)}: {rank_correlation(pairs):.2f} of {len(pairs)} losses."
-                    )
+        correlations = (sentence for each in tables for sentence in _correlations(each))
+        return (f"Published figures: {table.source}; {printed}.", *correlations)
 
     def _command(self) -> str:
         """Return the command that runs the same cells again."""
@@ -197,14 +176,26 @@ class TableRuns:
         return ReportCell(runs, ours, memorised=memorised, published=published, difference=distance, p_value=p_value)
 
 
-def gather(runs: Iterable[Run], tables: list[str]) -> list[TableRuns]:
+def _correlations(table: ReportTable) -> Iterator[str]:
+    """Yield a sentence for each column that has enough figures on both sides."""
+    for head, cells in zip(table.heads, zip(*(row.cells for row in table.rows), strict=True), strict=True):
+        pairs = [(cell.last.mean, cell.published.value) for cell in cells if cell.last and cell.published]
+        # Where all losses are alike, there is no order to compare.
+        if len(pairs) >= FEWEST and all(len(set(side)) > 1 for side in zip(*pairs, strict=True)):
+            yield (
+                f"Rank correlation (Spearman) of ours and the published losses, {head.dataset} {head.noise_text}: "
+                f"{rank_correlation(pairs):.2f} of {len(pairs)} losses."
+            )
+
+
+def gather(runs: Iterable[Run], tables: dict[str, PublishedTable]) -> list[TableRuns]:
     """Return the runs of these tables, in the order of the tables. Each profile has its own table."""
     gathered: dict[tuple[str, str], TableRuns] = {}
     for run in runs:
         for cell in cells_matching(run.settings):
             if cell.table in tables:
                 key = cell.table, run.settings.profile
-                gathered.setdefault(key, TableRuns(load_table(cell.table), run.settings.profile)).add(cell, run)
+                gathered.setdefault(key, TableRuns(tables[cell.table], run.settings.profile)).add(cell, run)
     return [gathered[key] for key in sorted(gathered)]
 
 
