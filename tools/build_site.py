@@ -18,14 +18,18 @@ from symloss.atlas import write_atlas
 ROOT = Path(__file__).parents[1]
 
 
-def build(folder: Path) -> int:
-    """Build the site; the exit code of Sphinx. Files of an earlier build that are no pages any more are removed."""
+def build(folder: Path, losses: list[str] | None = None) -> int:
+    """Build the site, with an atlas of these losses; None for all. Files of an earlier build are removed.
+
+    Returns:
+        The exit code of Sphinx.
+    """
     if (folder / "source").exists() and not (folder / "source" / "api.rst").exists():
         sys.exit(f"FOLDER must be new, or hold an earlier build; got {folder}, whose source folder is something else")
     staged_pages.write(folder / "source", staged_pages.pages() | api_pages.pages() | loss_pages.pages())
     code = run_sphinx(folder)
     if code == 0:
-        write_atlas(folder / "html" / "atlas.html")
+        write_atlas(folder / "html" / "atlas.html", losses)
     return code
 
 

@@ -236,8 +236,9 @@ def plot(name: str) -> str:
     p = torch.from_numpy(np.concatenate([np.geomspace(0.002, 0.05, 15)[:-1], np.linspace(0.05, 0.998, 60)]))
     value, weight = value_and_weight(loss, p)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 2.3), layout="constrained")
+        figure = Figure(figsize=(6.4, 2.3))
         left, right = figure.subplots(1, 2)
+        figure.subplots_adjust(left=0.08, right=0.985, bottom=0.19, top=0.9, wspace=0.22)
         left.plot(p, value, color=BLUE)
         right.plot(p, weight, color=BLUE)
         if name != "ce" and (slope := _slope(loss)) > 0:
