@@ -41,12 +41,6 @@ def _hide_what_triton_says_at_the_end() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """xdist hands out tests in small parts: by itself it gives an eighth to the first process, with all slow ones."""
-    if getattr(config.option, "maxschedchunk", 0) is None:
-        config.option.maxschedchunk = 8
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Modules and tests live to the end: to look for garbage among them takes as long as to collect them."""
@@ -60,8 +54,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests first: no core waits at the end for a long one on another."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Files with slow tests first, dealt out to the processes: none waits at the end for a long test of another.
+
+    With ``--dist worksteal`` each process begins with its share of the list, and then takes from the end of others.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    files = sorted(dict.fromkeys(item.path for item in items), key=lambda path: path not in slow)
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    place = {path: (number % processes, number) for number, path in enumerate(files)}
+    items.sort(key=lambda item: place[item.path])
 
 
 @pytest.fixture(autouse=True)

@@ -8,14 +8,17 @@ FILES = {path.relative_to(HOUSE).as_posix(): path for path in sorted(HOUSE.rglob
 TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 
 # Everybody may use the ground floor. A room may use every floor below its own, and no other room of its own floor.
-GROUND = {
-    "checks", "environment", "extras", "fitting", "html_page", "lazy_names", "loss_names", "own_code", "writing",
-    "__version__",
-}  # fmt: skip
 FLOORS = [
-    {"losses"}, {"noise"}, {"theory", "closed_form", "data", "functional", "atlas"}, {"training"}, {"fit"},
-    {"experiments"}, {"adapters"}, {"cli"},
-]  # fmt: skip
+    {"losses"},
+    {"noise"},
+    {"theory", "closed_form", "data", "functional", "atlas"},
+    {"training"},
+    {"fit"},
+    {"experiments"},
+    {"adapters"},
+    {"cli"},
+]
+GROUND = {"__version__", *(path.stem for path in HOUSE.glob("[a-z]*.py"))} - {"functional"}
 ROOF = {"__init__.py", "__main__.py"}
 
 # Inside losses: formulas, then fast paths, then evaluation.

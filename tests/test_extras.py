@@ -47,46 +47,35 @@ from symloss.theory import binary, bounds, priors, regression
 """
 
 
-def without_extras(script):
-    # filelock comes with torch.
-    hidden = {*extras.FIT, *extras.OTHERS, "click", "lightning", "transformers"} - {"filelock"}
-    code = HIDDEN.replace("{hidden}", repr(hidden)) + script
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-
-def test_losses_operators_heads_and_certificates_need_torch_and_numpy_alone():
-    done = without_extras(LOSSES)
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_missing_extra_is_one_sentence():
-    script = """
-import symloss
-
+MISSING = """
 for ask in (lambda: symloss.RobustClassifier, lambda: symloss.closed_form.UnhingedClassifier,
             lambda: symloss.data.open_data, lambda: symloss.training.train):
     try:
         ask()
     except ImportError as error:
         print(error)
+sys.argv = ["symloss", "--help"]
+from symloss.__main__ import main
+main()
 """
-    done = without_extras(script)
-    assert done.returncode == 0, done.stderr
+
+
+def test_losses_need_torch_and_numpy_alone_and_a_missing_extra_is_one_sentence():
+    # filelock comes with torch.
+    hidden = {*extras.FIT, *extras.OTHERS, "click", "lightning", "transformers"} - {"filelock"}
+    code = HIDDEN.replace("{hidden}", repr(hidden)) + LOSSES + MISSING
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
-    assert len(lines) == 4
-    for line in lines:
-        assert re.fullmatch(
-            r"symloss\.\w+(\.\w+)? needs \S+, which is not installed: pip install 'symloss\[fit\]'", line
-        )
-    command = without_extras("import sys; sys.argv = ['symloss', '--help']; from symloss.__main__ import main; main()")
-    assert command.returncode == 1
+    assert len(lines) == 4, done.stderr
+    needs = r"symloss\.\w+(\.\w+)? needs \S+, which is not installed: pip install 'symloss\[fit\]'"
+    assert all(re.fullmatch(needs, line) for line in lines)
     sentence = "symloss: The command line needs typer, which is not installed: pip install 'symloss[fit]'"
-    assert command.stderr.splitlines() == [sentence]
+    assert (done.returncode, done.stderr.splitlines()) == (1, [sentence])
 
 
 def test_extras_are_as_declared():
     packages = {re.split(r"[>=]", each)[0] for each in PROJECT["optional-dependencies"]["fit"]}
-    assert {extras.CALLED.get(name, name).lower() for name in extras.FIT if name != "joblib"} == packages
+    assert {called.lower() for name, called in extras.FIT.items() if name != "joblib"} == packages
     assert set(extras.OTHERS.values()) <= set(PROJECT["optional-dependencies"])
     assert [re.split(r"[>=]", each)[0] for each in PROJECT["dependencies"]] == ["torch", "numpy"]
     (everything,) = PROJECT["optional-dependencies"]["all"]

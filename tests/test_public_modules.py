@@ -10,6 +10,8 @@ from symloss.lazy_names import stub_names
 from symloss.losses.catalogue import LOSSES
 
 MODULES = sorted(name for name, home in stub_names("symloss").items() if home == "symloss")
+LIBRARIES = {"cleanlab", "keras", "lightgbm", "lightning", "sentence_transformers", "transformers", "trl", "xgboost"}
+"""What adapters serve, and nothing else imports."""
 
 
 def test_every_public_module_is_an_attribute_after_one_import():
@@ -21,6 +23,8 @@ import torch
 print(symloss.functional.sgce(torch.zeros(1, 2), torch.tensor([0]), q=0.8))
 for name in {MODULES}:
     assert symloss.__getattr__(name) is sys.modules["symloss." + name], name
+import symloss.adapters.boosting  # which serves two libraries, and imports none of them before a fit
+assert not {LIBRARIES} & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -3,7 +3,9 @@
 import subprocess
 import sys
 
-HIDDEN = """
+import pytest
+
+SCRIPT = """
 import os, signal, sys, warnings
 for module in ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "syslog"):
     sys.modules[module] = None  # importing it raises ImportError
@@ -17,32 +19,7 @@ for name in (
     vars(os).pop(name, None)
 for name in ("SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "alarm", "setitimer", "pthread_sigmask"):
     vars(signal).pop(name, None)
-"""
 
-
-def run(code, *arguments):
-    command = [sys.executable, "-c", HIDDEN + code, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-def test_every_module_can_be_imported():
-    code = """
-import importlib, pkgutil, symloss
-for module in pkgutil.walk_packages(symloss.__path__, "symloss."):
-    if not any(part in module.name for part in (".__main__", ".adapters.", ".bench.")):
-        importlib.import_module(module.name)
-print("imported")
-"""
-    assert run(code)[-1] == "imported"  # Ray prints what it misses
-
-
-def test_a_model_is_fitted_written_and_read(tmp_path):
-    table = tmp_path / "rows.csv"
-    lines = [f"{i % 7},{i % 2 * 3 + i % 5},{'ab'[i % 2]}" for i in range(60)]
-    table.write_text("\n".join(["x,z,label", *lines]) + "\n")
-    code = """
 from symloss.cli.application import main
 folder, table = sys.argv[1:]
 for arguments in (
@@ -56,7 +33,21 @@ for arguments in (
         main()
     except SystemExit as end:
         assert not end.code, arguments
+
+import importlib, pkgutil, symloss
+for module in pkgutil.walk_packages(symloss.__path__, "symloss."):
+    if not any(part in module.name for part in (".__main__", ".adapters.")):
+        importlib.import_module(module.name)
 print("done")
 """
-    assert run(code, tmp_path / "model", table)[-1] == "done"
+
+
+@pytest.mark.slow
+def test_every_module_is_imported_and_a_model_fitted_written_and_read(tmp_path):
+    table, folder = tmp_path / "rows.csv", tmp_path / "model"
+    lines = [f"{i % 7},{i % 2 * 3 + i % 5},{'ab'[i % 2]}" for i in range(60)]
+    table.write_text("\n".join(["x,z,label", *lines]) + "\n")
+    command = [sys.executable, "-c", SCRIPT, folder, table]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.split()[-1]) == (0, "done"), ran.stderr  # Ray prints what it misses
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.csv"]

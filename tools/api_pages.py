@@ -44,7 +44,7 @@ def exports(module: ModuleType) -> list[str]:
     """Return the names in ``__all__``; without it, the public functions and classes that the module defines."""
     if hasattr(module, "__all__"):
         return list(module.__all__)
-    if module.__name__ == "symloss.losses":
+    if module.__name__ in ("symloss.losses", "symloss.adapters"):
         return list(stub_names(module.__name__))
     members = inspect.getmembers(module, lambda member: inspect.isclass(member) or inspect.isfunction(member))
     return [name for name, member in members if not name.startswith("_") and member.__module__ == module.__name__]
@@ -153,7 +153,7 @@ def _function_of_loss(name: str) -> str:
 
 
 def _adapters() -> Iterator[str]:
-    for name in symloss.adapters.__all__:
+    for name in dir(symloss.adapters):
         full = f"symloss.adapters.{name}"
         yield _heading(full, "-")
         yield f".. automodule:: {full}\n   :no-members:\n"

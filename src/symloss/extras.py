@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-FIT = (
-    "sklearn", "scipy", "pandas", "pyarrow", "PIL", "skops", "lightning_fabric", "typer", "rich", "filelock", "joblib",
-)  # fmt: skip
-"""What ``symloss[fit]`` installs, by the names to import. Losses need torch and NumPy alone."""
+FIT = {
+    "sklearn": "scikit-learn",
+    "scipy": "SciPy",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "PIL": "Pillow",
+    "skops": "skops",
+    "lightning_fabric": "lightning-fabric",
+    "typer": "typer",
+    "rich": "rich",
+    "filelock": "filelock",
+    "joblib": "joblib",
+}
+"""What ``symloss[fit]`` installs: the name to import, and what people call it. Losses need torch and NumPy alone."""
 OTHERS = {"matplotlib": "plot", "optuna": "optuna", "ray": "ray", "tensorboard": "tensorboard", "timm": "timm"}
 """The extra of each other package that a part of symloss needs. Adapters need their own library."""
-CALLED = {"PIL": "Pillow", "sklearn": "scikit-learn", "scipy": "SciPy", "lightning_fabric": "lightning-fabric"}
 
 
 def missing(what: str, package: str, extra: str | None = None) -> str:
@@ -23,7 +32,7 @@ def missing(what: str, package: str, extra: str | None = None) -> str:
     "symloss.RobustClassifier needs scikit-learn, which is not installed: pip install 'symloss[fit]'"
     """
     extra = extra or OTHERS.get(package, "fit")
-    return f"{what} needs {CALLED.get(package, package)}, which is not installed: pip install 'symloss[{extra}]'"
+    return f"{what} needs {FIT.get(package, package)}, which is not installed: pip install 'symloss[{extra}]'"
 
 
 def is_optional(error: ModuleNotFoundError) -> bool:

@@ -13,21 +13,6 @@ Modules are imported on first use, and each imports its own library only:
 - ``trl``: supervised fine-tuning with any loss of the label's log-probability
 """
 
-from __future__ import annotations
+from symloss.lazy_names import attach
 
-import importlib
-from typing import Any
-
-__all__ = [
-    "boosting", "cleanlab", "hf", "hf_causal", "keras", "lightning", "openmmlab", "sentence_transformers", "trl",
-]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'symloss.adapters' has no attribute {name!r}")
-    return importlib.import_module(f"symloss.adapters.{name}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = attach(__name__)

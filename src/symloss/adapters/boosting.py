@@ -70,22 +70,16 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             raise ValueError(f"{name} must be left out, because only losses of {self.library} read it; got {given}")
         check_classification_targets(y)
         encoder = LabelEncoder()
-        options |= {"sample_weight": self._weights(X, y, sample_weight), "eval_set": None}
         labels, self.classes_ = encoder.fit_transform(y), encoder.classes_
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold two classes or more; got {len(self.classes_)} class(es)")
+        weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        weights = weights * compute_sample_weight(self.parameters.get("class_weight"), self.classes_[labels])
+        options |= {"sample_weight": weights, "eval_set": None}
         if eval_set is not None:
             options["eval_set"] = [(rows, encoder.transform(known)) for rows, known in eval_set]
         self.model_ = self._grown(X, labels, criterion, options)
         return self
-
-    def _weights(self, X: Any, y: Any, given: Any) -> Any:
-        """Return the weight of each row, class weights included; None for equal weights."""
-        weights = None if given is None else _check_sample_weight(given, X, ensure_non_negative=True)
-        if (class_weight := self.parameters.get("class_weight")) is None:
-            return weights
-        of_class = compute_sample_weight(class_weight, y)
-        return of_class if weights is None else of_class * weights
 
     @abstractmethod
     def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:

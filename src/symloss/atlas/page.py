@@ -11,10 +11,7 @@ from symloss.atlas.data import atlas_data, known_losses
 from symloss.html_page import html_page, packaged
 from symloss.writing import clear_write_errors, write_whole
 
-SCRIPTS = (
-    "decode.js", "drawing.js", "line_chart.js", "simplex_map.js", "threshold_chart.js", "state.js",
-    "controls.js", "main.js",
-)  # fmt: skip
+SCRIPTS = ("decode", "drawing", "line_chart", "simplex_map", "threshold_chart", "state", "controls", "main")
 
 
 def write_atlas(path: Path, losses: Iterable[str] | None = None, done: Callable[[int], None] | None = None) -> None:
@@ -45,5 +42,5 @@ def render(data: dict[str, Any]) -> str:
     # No text in the data can end its element.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     body = f'{packaged("atlas/body.html")}<script type="application/json" id="data">{text}</script>'
-    script = "".join(packaged(f"atlas/{name}") for name in SCRIPTS)
+    script = "".join(packaged(f"atlas/{name}.js") for name in SCRIPTS)
     return html_page("symloss atlas of losses", body, packaged("atlas/atlas.css"), script)
