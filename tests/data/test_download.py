@@ -118,9 +118,6 @@ def part(root: Path, name: str = "blob.part") -> Path:
     return root / "blob" / name
 
 
-# --- Whole downloads ---------------------------------------------------------------------------------------------
-
-
 def told(root: Path, **options: object) -> list[tuple[str, int, int | None]]:
     """Fetch the file, and return what was said meanwhile."""
     news = []
@@ -157,9 +154,6 @@ def test_a_mirror_and_progress(tmp_path, blob, monkeypatch):
     assert (news[0], news[-1]) == (("blob", 0, len(CONTENT)), ("blob", len(CONTENT), len(CONTENT)))
     assert [done for _, done, _ in news] == sorted({done for _, done, _ in news})
     assert len(news) > 2
-
-
-# --- Broken downloads --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("ranges", "start"), [(True, 300_000), (False, 0)])
@@ -239,9 +233,6 @@ def test_only_http_is_followed(tmp_path, blob):
     blob.files["other"] = CONTENT
     blob.moved = {"blob": f"{blob.url}/other"}
     told(tmp_path)
-
-
-# --- Archives: nothing is written outside their folder, and nothing is left of hostile ones -----------------------
 
 
 def test_an_archive_is_unpacked_verified_and_not_fetched_again(tmp_path, shop, monkeypatch):
@@ -381,9 +372,6 @@ def test_a_full_disk_or_an_interrupt_leaves_nothing_and_a_folder_takes_its_place
     extract(archive, home / "good")
     found = {str(path.relative_to(home)): path.read_text() for path in home.rglob("*") if path.is_file()}
     assert found == {"good/file": "evil", "good/sub/more": "evil"}
-
-
-# --- Names -------------------------------------------------------------------------------------------------------
 
 
 @in_turn(

@@ -105,9 +105,6 @@ def test_formats_of_pixels(tmp_path, format):
     np.testing.assert_array_equal(pixels(open_data(str(tmp_path))), np.stack([read, read]))
 
 
-# --- Folders -----------------------------------------------------------------------------------------------------
-
-
 def test_data_to_test_on_and_names_of_folders(tmp_path):
     """In test, else in val; or in a folder that is named."""
     train = write_classes(tmp_path / "train", each=3)
@@ -129,9 +126,6 @@ def test_data_to_test_on_and_names_of_folders(tmp_path):
     data = open_data(str(tmp_path / "numbers"))
     assert data.class_names == ("0", "1", "2", "10")
     assert [data.class_names[label] for label in data.train.labels] == ["0", "1", "10", "2"]
-
-
-# --- Bad files ---------------------------------------------------------------------------------------------------
 
 
 def bomb() -> bytes:
@@ -262,9 +256,6 @@ def test_folders_without_classes(tmp_path):
         open_data(str(tmp_path / "mine"))
 
 
-# --- Where examples came from ------------------------------------------------------------------------------------
-
-
 def test_rows_and_files_of_a_table_without_what_was_left_out(tmp_path):
     for name in "abcd":
         save_image(tmp_path / f"{name}.png", random_bytes(8, 8, 3))
@@ -281,8 +272,6 @@ def test_rows_and_files_of_a_table_without_what_was_left_out(tmp_path):
     found = open_data("digits").train.origin
     assert (found.rows, found.files) == (None, None)
 
-
-# --- The size they are brought to --------------------------------------------------------------------------------
 
 SQUARE = [(32, 32)] * 3
 MIXED = [(24, 40), (30, 26), (400, 300), (500, 28)]

@@ -63,9 +63,6 @@ def test_fetching_does_not_import_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# --- Inputs without labels ---------------------------------------------------------------------------------------
-
-
 def like(shape, size=None, image=None):
     """What a run keeps of data with inputs of this shape."""
     return DataDescription("d", ("a", "b"), shape, size, columns=(), mean=(), std=(), image=image)

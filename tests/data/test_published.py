@@ -68,9 +68,6 @@ def test_a_pixel_of_a_shrunk_image_is_the_rounded_mean_of_its_square():
     )
 
 
-# --- Files of a known data set: the publisher's, or others -------------------------------------------------------
-
-
 def write_mnist(root, **options):
     write_idx(root / "mnist", **options)
     return root
@@ -136,9 +133,6 @@ def test_two_data_folders_are_two_runs(tmp_path, as_if_published):
     train(theirs, tmp_path / "theirs", root=other, accelerator="cpu")
     with refused(ValueError, "holds a run with other settings (fingerprint)"):
         train(ours, tmp_path / "theirs", root=as_if_published, accelerator="cpu")
-
-
-# --- Mini WebVision and ILSVRC12 validation ----------------------------------------------------------------------
 
 
 def write_list(listing: Path, images: Path, entries: list[tuple[str, int]]) -> None:

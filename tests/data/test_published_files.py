@@ -128,8 +128,6 @@ def test_wrong_binary_files_and_missing_ones(tmp_path, name, record):
         open_data(name, root=tmp_path)
 
 
-# --- MNIST and Fashion-MNIST -------------------------------------------------------------------------------------
-
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 
 
@@ -200,9 +198,6 @@ def test_damaged_gz_files_and_wrong_labels(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
-
-
-# --- Hostile pickles ---------------------------------------------------------------------------------------------
 
 
 @in_turn("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from data_helpers import describe_columns
 from in_turn import in_turn
-from refusals import refused
+from refusals import all_refused, refused
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
@@ -74,15 +74,12 @@ def test_a_round_trip_through_json_changes_no_bit():
     assert again.to_document() == document
 
 
-def test_a_gap_becomes_the_median_also_of_the_largest_numbers():
+def test_gaps_of_the_largest_numbers_unseen_categories_and_rare_ones():
     encoder = TableEncoder().fit({"a": [1.0, 5.0, 2.0], "b": [0.5, 0.5, 0.25]})
     assert encoder.transform({"a": [None, 7.0], "b": [1, 2]}).tolist() == [[2, 1], [7, 2]]
     largest = float(np.finfo(np.float32).max)
     encoder = TableEncoder().fit({"a": [largest, largest, None]})
     assert encoder.transform({"a": [None]}).tolist() == [[largest, 1]]
-
-
-def test_unseen_categories_are_zeros_and_rare_ones_share_a_feature():
     texts = [f"c{k}" for k in range(MOST_CATEGORIES + 5)] * 2 + [f"c{k}" for k in range(MOST_CATEGORIES - 1)]
     encoder = TableEncoder().fit({"a": texts})
     rows = encoder.transform({"a": ["c0", f"c{MOST_CATEGORIES}", f"c{MOST_CATEGORIES + 1}", "new", None]})
@@ -94,48 +91,39 @@ def test_unseen_categories_are_zeros_and_rare_ones_share_a_feature():
     assert encoder.fit({"a": ["z", "y", None]}).transform({"a": ["z"]}).tolist() == [[0, 1, 0]]
 
 
-# --- What a cell means -------------------------------------------------------------------------------------------
-
-
 OBJECTS, SWITCHES = pd.Series([1.5, None, 2.5], dtype=object), [True, False]
+NUMBERS = (["7", "7 is missing"], [[1.5, 0], [2, 1], [2.5, 0]])
+TEXT = (["7=x", "7=y", "7 is missing"], [[1, 0, 0], [0, 0, 1], [0, 1, 0]])
 
 
 @in_turn(
-    "column, expected",
+    "column, names, expected",
     [
-        *((OBJECTS.astype(dtype), [[1.5, 0], [2, 1], [2.5, 0]]) for dtype in (object, float, "Float64")),
-        ([1.5, None, 2.5], [[1.5, 0], [2, 1], [2.5, 0]]),
-        *((column, [[1], [0]]) for column in (SWITCHES, pd.Series(SWITCHES), pd.Series(SWITCHES, dtype="boolean"))),
+        *((OBJECTS.astype(dtype), *NUMBERS) for dtype in (object, float, "Float64")),
+        ([1.5, None, 2.5], *NUMBERS),
+        *((column, ["7"], [[1], [0]]) for column in (SWITCHES, pd.Series(SWITCHES, dtype="boolean"))),
+        *((pd.Series(["x", None, "y"], dtype=dtype), *TEXT) for dtype in (object, "string", "str", "category")),
     ],
 )
-def test_numbers_and_switches_of_every_type(column, expected):
+def test_cells_of_every_type(column, names, expected):
     encoder = TableEncoder().fit(pd.DataFrame({7: column}))  # a name that is a number
-    assert encoder.feature_names_[0] == "7"
+    assert encoder.feature_names_ == tuple(names)
     assert encoder.transform({"7": column}).tolist() == expected
 
 
-@in_turn("dtype", [object, "string", "str", "category"])
-def test_texts_of_every_type(dtype):
-    column = pd.Series(["x", None, "y"], dtype=dtype)
-    encoder = TableEncoder().fit({"a": column})
-    assert encoder.feature_names_ == ("a=x", "a=y", "a is missing")
-    assert encoder.transform({"a": column}).tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
-
-
-@in_turn("column", [[1, 2, 1], [1.0, 2.0, 1.0], ["1", "2", "1.0"], pd.Series([1, 2, 1], dtype="category")])
-def test_a_category_has_one_name_however_it_is_written(column):
+def test_a_later_table_may_write_numbers_and_categories_in_another_way():
     encoder = TableEncoder(categorical=["a"]).fit({"a": [1, 2, 1]})
-    assert encoder.transform({"a": column}).tolist() == [[1, 0], [0, 1], [1, 0]]
-
-
-def test_numbers_as_text_where_training_had_numbers():
-    encoder = TableEncoder().fit({"a": [1.0, 2.0]})
-    assert encoder.transform({"a": ["3", "NA"]}).tolist() == [[3], [1.5]]
-    with refused(ValueError, "column 'a' of the table", "a finite number in every row", "got 'x' in row 2"):
-        encoder.transform({"a": ["3", "x"]})
-
-
-# --- What becomes of a column ------------------------------------------------------------------------------------
+    for column in ([1, 2, 1], [1.0, 2.0, 1.0], ["1", "2", "1.0"], pd.Series([1, 2, 1], dtype="category")):
+        assert encoder.transform({"a": column}).tolist() == [[1, 0], [0, 1], [1, 0]]
+    encoder = TableEncoder().fit({"a": [1.0, 2.0], "b": ["x", "y"]})
+    assert encoder.transform({"a": ["3", "NA"], "b": ["x", "x"]})[:, 0].tolist() == [3, 1.5]
+    wrong = "column 'a' of the table must hold a finite number in every row; got 'x' in row 2"
+    absent = "the table must have the feature column ... got the columns"
+    all_refused(
+        (ValueError, wrong, lambda: encoder.transform({"a": ["3", "x"], "b": ["x", "y"]})),
+        (ValueError, f"{absent} a", lambda: encoder.transform({"a": [1.0]})),
+        (ValueError, f"{absent} b", lambda: encoder.transform({"b": ["x"]})),
+    )
 
 
 def reason(values, name="a", **choice):
@@ -284,9 +272,6 @@ def test_python_is_warned_once_of_columns_that_are_left_out():
     TableEncoder(keep=["id", "message"]).fit(frame)
 
 
-# --- Bad input ---------------------------------------------------------------------------------------------------
-
-
 @in_turn(
     "frame, choice, ingredients",
     [
@@ -310,13 +295,6 @@ def test_python_is_warned_once_of_columns_that_are_left_out():
 def test_bad_tables(frame, choice, ingredients):
     with refused(ValueError, *ingredients):
         TableEncoder(**choice).fit(frame)
-
-
-def test_a_column_that_is_missing_later():
-    encoder = TableEncoder().fit({"a": [1.0, 2.0], "b": ["x", "y"]})
-    for frame in ({"a": [1.0]}, {"b": ["x"]}):
-        with refused(ValueError, "the table must have the feature column", f"got the columns {next(iter(frame))}"):
-            encoder.transform(frame)
 
 
 ENTRY = "what was learnt of each column"

@@ -53,9 +53,6 @@ def test_a_table_is_read_as_written(tmp_path):
     assert (odd.scaling.mean, odd.scaling.std) == ((1.5, 3.0), (0.5, 1.0))  # a constant is not divided by zero
 
 
-# --- Gaps, categories, ids; delimiters; Parquet ------------------------------------------------------------------
-
-
 def people(rows: int = 60, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
@@ -136,9 +133,6 @@ def test_large_whole_numbers_and_the_largest_of_float32(tmp_path):
         assert data.train.inputs[:, 1].tolist() == largest
 
 
-# --- Bad tables --------------------------------------------------------------------------------------------------
-
-
 @in_turn(
     "columns, ingredients",
     [
@@ -205,9 +199,6 @@ def test_bad_csv(tmp_path, text, ingredients):
         open_data(str(tmp_path / "x.csv"))
 
 
-# --- Choices of the user -----------------------------------------------------------------------------------------
-
-
 def test_choices(tmp_path):
     frame, path = people(), str(tmp_path / "x.csv")
     frame.to_csv(path, index=False)
@@ -236,9 +227,6 @@ def test_bad_choices(tmp_path, monkeypatch, data, choice, ingredients):
     np.savez(tmp_path / "x.npz", x=np.eye(2), y=np.arange(2))
     with refused(ValueError, *ingredients):
         open_data(data, **choice)
-
-
-# --- Tables that come later --------------------------------------------------------------------------------------
 
 
 @in_turn("name", ["t.csv", "t.parquet"])
@@ -272,9 +260,6 @@ def test_bad_test_tables(tmp_path):
     for cell, given in (("red", "'red'"), (1e300, "1e+300"), (float("inf"), "inf")):
         with refused(ValueError, "'a'", "a finite number", f"got {given} in row 1"):
             predicted(parquet(tmp_path / "t.parquet", a=[cell], b=["red"]), open_data(train))
-
-
-# --- Wide tables -------------------------------------------------------------------------------------------------
 
 
 class Name(str):
@@ -332,9 +317,6 @@ def test_a_parquet_file_is_opened_as_often_whatever_its_width(tmp_path, monkeypa
     inputs = open_inputs(DataSource(path), data.description(), turned).inputs
     np.testing.assert_array_equal(inputs.numpy(), expected[:, ::-1])
     assert read[2:] == [128, 128, 128, 116]
-
-
-# --- Labels that are missing, or written in two ways -------------------------------------------------------------
 
 
 def test_a_missing_label_is_no_class_and_its_row_is_not_looked_at(tmp_path):
@@ -401,9 +383,6 @@ def test_digits_of_other_scripts_are_text(tmp_path):
     # Spaces that are not ASCII are spaces all the same.
     spaced = open_data(write(tmp_path / "z.csv", "a,label\n1\u00a0,x\n\u30002,y\n"))
     assert spaced.train.inputs.tolist() == [[1], [2]]
-
-
-# --- Tables of image files ---------------------------------------------------------------------------------------
 
 
 def write_images(folder: Path) -> np.ndarray:

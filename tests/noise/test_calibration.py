@@ -48,9 +48,7 @@ def test_the_label_tells_more_about_the_true_class():
     assert torch.allclose(posterior.sum(1), torch.ones(len(labels), dtype=torch.float64))
     by_scores = (found.probabilities(scores).argmax(1) == true).double().mean()
     assert (posterior.argmax(1) == true).double().mean() > by_scores + 0.02
-
-
-def test_a_constant_added_to_the_scores_changes_nothing_and_a_known_matrix_stays():
+    # A constant added to the scores changes nothing, and a matrix that is known stays.
     scores, _, labels = draw(PAIR, count=500)
     assert calibrate(scores + 100, labels).temperature == pytest.approx(calibrate(scores, labels).temperature, rel=1e-6)
     assert torch.equal(calibrate(scores, labels, transition=PAIR).transition, PAIR)

@@ -82,9 +82,6 @@ def test_a_file_written_by_numpy_1_and_nothing_stays_allowed(tmp_path):
     assert set(torch.serialization.get_safe_globals()) == before
 
 
-# --- Refused -------------------------------------------------------------------------------------------------------
-
-
 def test_labels_and_names_that_do_not_belong_to_the_file(root):
     path, content = root / "CIFAR-10_human.pt", cifar10n()
     clean, noisy = content["clean_label"], content["worse_label"]

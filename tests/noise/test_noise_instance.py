@@ -60,9 +60,7 @@ def test_what_an_example_is_mistaken_for_depends_on_input_and_class():
     assert share_of_agreement(noisy(random_inputs(SIZE, 20), same), first, second) < 0.45
     different = np.repeat([0, 1], SIZE // 2)  # each true class has a projection of its own
     assert share_of_agreement(noisy(np.tile(half, (2, 1)), different), first, second) < 0.45
-
-
-def test_other_inputs_other_labels_and_no_class_keeps_or_takes_all():
+    # Other inputs, other labels; and no class keeps or takes all.
     one, two = noisy(random_inputs(SIZE, 6)), noisy(random_inputs(SIZE, 6)[::-1])
     np.testing.assert_array_equal(one.flipped, two.flipped)
     assert (one.labels != two.labels).mean() > 0.1
@@ -84,13 +82,10 @@ def test_units_and_types_do_not_matter():
     "inputs, exception, ingredients",
     [
         ([[1.0], [2.0]], TypeError, ["inputs must be a numpy array or a tensor", "got list"]),
-        (np.zeros(2), ValueError, ["inputs must have shape (2, ...)", "got (2,)"]),
-        (np.zeros((3, 1)), ValueError, ["inputs must have shape (2, ...)", "got (3, 1)"]),
-        (np.zeros((2, 0)), ValueError, ["inputs must have shape (2, ...)", "got (2, 0)"]),
+        *((np.zeros(bad), ValueError, ["shape (2, ...)", f"got {bad}"]) for bad in ((2,), (3, 1), (2, 0))),
         (np.array([["a"], ["b"]]), TypeError, ["a tensor of real numbers", "got <U1"]),
         (torch.zeros(2, 1, dtype=torch.complex64), TypeError, ["a tensor of real numbers", "complex64"]),
-        (np.array([[np.nan], [1.0]]), ValueError, ["inputs must be finite numbers", "got nan or inf"]),
-        (np.array([[np.inf], [1.0]]), ValueError, ["inputs must be finite numbers", "got nan or inf"]),
+        *((np.array([[bad], [1.0]]), ValueError, ["inputs must be finite numbers"]) for bad in (np.nan, np.inf)),
     ],
 )
 def test_bad_inputs(inputs, exception, ingredients):

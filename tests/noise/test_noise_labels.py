@@ -29,9 +29,6 @@ def balanced(size: int, classes: int) -> np.ndarray:
     return np.random.default_rng(0).permutation(np.repeat(np.arange(classes), size))
 
 
-# --- Counts --------------------------------------------------------------------------------------------------------
-
-
 @in_turn("text", TEXTS)
 def test_how_many_labels_become_which(text):
     for counts, size in (("floor", 777), ("exact", 31), ("exact", 777), ("sampled", 20000)):
@@ -50,10 +47,18 @@ def test_how_many_labels_become_which(text):
             assert (np.abs(table - wanted) <= 4.5 * np.sqrt(wanted * (1 - matrix)) + 1e-9).all()
 
 
-def test_what_has_no_probability_is_never_drawn():
+def test_what_has_no_probability_is_never_drawn_and_sampled_draws_are_independent():
+    """The number of flips varies over seeds as a binomial does; with exact counts it does not vary."""
     matrix = np.array([[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     lowest = SimpleNamespace(random=np.zeros)  # a generator whose uniform numbers are all 0, the lowest that there are
     assert relabel(np.array([0, 1, 2]), matrix, "sampled", lowest).tolist() == [1, 1, 2]
+    clean = balanced(100, 4)
+    drawn, exact = (
+        [corrupt(clean, "sym:0.5", num_classes=4, seed=seed, counts=counts).manifest.flipped for seed in range(200)]
+        for counts in ("sampled", "exact")
+    )
+    assert np.var(drawn) == pytest.approx(100, rel=0.4)
+    assert set(exact) == {200}
 
 
 def test_exact_does_not_prefer_low_classes():
@@ -64,17 +69,6 @@ def test_exact_does_not_prefer_low_classes():
         extra += (counts * (1 - np.eye(10)) - 12).clip(0).sum(0)
     # Each column has a mean of 240 (and less than a binomial's variance of 360 / 3).
     assert (np.abs(extra - extra.mean()) < 5 * 11).all()
-
-
-def test_sampled_draws_independently():
-    """The number of flips varies over seeds as a binomial does; with exact counts it does not vary."""
-    clean = balanced(100, 4)
-    drawn, exact = (
-        [corrupt(clean, "sym:0.5", num_classes=4, seed=seed, counts=counts).manifest.flipped for seed in range(200)]
-        for counts in ("sampled", "exact")
-    )
-    assert np.var(drawn) == pytest.approx(100, rel=0.4)
-    assert set(exact) == {200}
 
 
 @in_turn("counts", METHODS)
@@ -117,9 +111,6 @@ def test_a_prior_or_a_matrix_that_is_given():
     for counts in METHODS:  # a class without examples
         manifest = corrupt([0, 2, 2, 0] * 50, "sym:0.5", num_classes=4, seed=0, counts=counts).manifest
         assert (manifest.class_counts.tolist(), manifest.rates[1].tolist()) == ([100, 0, 100, 0], [0, 0, 0, 0])
-
-
-# --- Seeds ---------------------------------------------------------------------------------------------------------
 
 
 def random_states() -> list[object]:
@@ -173,9 +164,6 @@ def test_labels_of_any_kind():
         corruption = corrupt(given, "sym:0.5", num_classes=5, seed=0, counts=counts)
         corruption.labels[:] = corruption.clean[:] = 0
         np.testing.assert_array_equal(given.numpy(), clean)
-
-
-# --- Bad input -----------------------------------------------------------------------------------------------------
 
 
 @in_turn(

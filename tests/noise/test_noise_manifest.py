@@ -81,22 +81,13 @@ def test_a_failure_while_writing_leaves_the_old_files(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-# --- Refused -------------------------------------------------------------------------------------------------------
-
-
-@in_turn("name", ["spec", "method", "seed", "num_classes", "split", "version", "transitions", "rate"])
-def test_an_edited_document(tmp_path, name):
-    example().save(tmp_path)
-    path = tmp_path / "noise.json"
-    document = json.loads(path.read_text())
-    document[name] = "before" if name == "split" else "0.0.0" if name == "version" else 3
-    path.write_text(json.dumps(document))
-    with refused(ValueError, str(path), "must be as it was written", "does not match its sha256"):
-        load_corruption(tmp_path)
-
-
-def test_edited_labels_and_those_of_another_corruption(tmp_path):
-    corruption, other = example(), example(seed=2)
+def test_edited_documents_and_labels_and_those_of_another_corruption(tmp_path):
+    corruption, other, path = example(), example(seed=2), tmp_path / "noise.json"
+    for name in ("spec", "method", "seed", "num_classes", "split", "version", "transitions", "rate"):
+        corruption.save(tmp_path)
+        path.write_text(json.dumps(json.loads(path.read_text()) | {name: "before" if name == "split" else 3}))
+        with refused(ValueError, str(path), "must be as it was written", "does not match its sha256"):
+            load_corruption(tmp_path)
     corruption.save(tmp_path)
     labels, clean = corruption.labels, corruption.clean
     one_more = np.eye(1, len(labels), 7, dtype=np.int64)[0]
@@ -134,18 +125,20 @@ def test_truncated_files_and_a_flipped_bit_anywhere_in_the_labels(tmp_path):
 
 
 def test_other_files(tmp_path):
-    with refused(FileNotFoundError, "folder must hold a saved corruption", "without noise.json"):
+    one, none, saved = np.array([0]), np.array([{}], dtype=object), "folder must hold a saved corruption ... without"
+    with refused(FileNotFoundError, *f"{saved} noise.json".split(" ... ")):
         load_corruption(tmp_path)
     example().save(tmp_path)
     (tmp_path / "noise.npz").unlink()
-    with refused(FileNotFoundError, "folder must hold a saved corruption", "without noise.npz"):
+    with refused(FileNotFoundError, *f"{saved} noise.npz".split(" ... ")):
         load_corruption(tmp_path)
-    np.savez(tmp_path / "noise.npz", labels=np.array([0]), clean=np.array([0, 1]))
-    with refused(ValueError, "must hold as many labels as clean", "got 1 and 2"):
-        load_corruption(tmp_path)
-    np.savez(tmp_path / "noise.npz", labels=np.array([{}], dtype=object), clean=np.array([0]))
-    with refused(ValueError, "must hold the arrays labels and clean", "damaged"):
-        load_corruption(tmp_path)
+    for labels, clean, *ingredients in (
+        (one, np.arange(2), "must hold as many labels as clean", "got 1 and 2"),
+        (none, one, "must hold the arrays labels and clean", "damaged"),
+    ):
+        np.savez(tmp_path / "noise.npz", labels=labels, clean=clean)
+        with refused(ValueError, *ingredients):
+            load_corruption(tmp_path)
     (tmp_path / "noise.json").write_text("[]")
     with refused(ValueError, "must hold spec, method, seed, num_classes, split, version", "another document"):
         load_corruption(tmp_path)

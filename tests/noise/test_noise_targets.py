@@ -121,9 +121,6 @@ def test_what_the_manifest_says_saved_loaded_and_applied_again(tmp_path):
     assert loaded.manifest == again.manifest == manifest
 
 
-# --- Refused -------------------------------------------------------------------------------------------------------
-
-
 def test_edited_damaged_and_other_files(tmp_path):
     with refused(FileNotFoundError, "folder must hold a saved corruption", "without targets.json"):
         load_target_corruption(tmp_path)

@@ -78,8 +78,6 @@ def test_superclasses_and_blocks_of_cifar100():
     assert sum(coarse[label] == coarse[target] for label, target in blocks.items()) < 10
 
 
-# --- Any matrix ----------------------------------------------------------------------------------------------------
-
 MATRIX = np.array([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]])
 
 
