@@ -11,7 +11,6 @@ import pytest
 import torch
 from conftest import assert_close, generator
 from data_helpers import save_image
-from in_turn import in_turn
 from PIL import Image
 from refusals import all_refused, refused
 from torch import Tensor
@@ -240,31 +239,19 @@ def test_a_file_that_is_no_image_is_named(files: ImageFiles):
             list(streamed(files, workers=workers).epoch(0))
 
 
-def table(dtype: torch.dtype = torch.float32) -> Examples:
-    return Examples(torch.zeros(4, 3, dtype=dtype), torch.zeros(4, dtype=torch.int64))
-
-
-@in_turn(
-    "options, exception, message",
-    [
-        ({"batch": 0}, ValueError, "batch must be a whole number in [1, inf); got 0"),
-        ({"batch": 2, "world": 3}, ValueError, "batch must be a whole number in [3, inf); got 2"),
-        ({"rank": 2, "world": 2}, ValueError, "rank must be a whole number in [0, 2); got 2"),
-        ({"seed": -1}, ValueError, "seed must be a whole number in [0, inf); got -1"),
-        ({"scaling": Scaling((0.5,), (0.5,))}, ValueError, "a std for each of 3 channels or features; got 1 and 1"),
-        ({"scaling": Scaling((0.5,) * 3, (0.5, 0.0, 0.5))}, ValueError, "every std above 0; got (0.5, 0.0, 0.5)"),
-        ({"augmentation": ("crops:4",)}, ValueError, "'crops:4' does not exist"),
-        ({"examples": table(torch.int64)}, TypeError, "uint8 images or floating-point features; got torch.int64"),
-        ({"examples": table(), "augmentation": ("flip",)}, ValueError, "(N, C, H, W), to be augmented; got (4, 3)"),
-    ],
-)
-def test_options_that_are_refused(options: dict[str, Any], exception: type[Exception], message: str):
-    with refused(exception, message):
-        resident(**options)
-
-
-def test_epochs_and_sizes_that_are_refused(files: ImageFiles):
+def test_what_is_refused(files: ImageFiles):
+    numbers, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
+    examples, whole, half = Examples(numbers, labels), Examples(numbers.long(), labels), (0.5,) * 3
     all_refused(
+        (ValueError, "batch must be a whole number in [1, inf); got 0", lambda: resident(batch=0)),
+        (ValueError, "batch must be a whole number in [3, inf); got 2", lambda: resident(batch=2, world=3)),
+        (ValueError, "rank must be a whole number in [0, 2); got 2", lambda: resident(rank=2, world=2)),
+        (ValueError, "seed must be a whole number in [0, inf); got -1", lambda: resident(seed=-1)),
+        (ValueError, "a std for each of 3 ... got 1 and 1", lambda: resident(scaling=Scaling((0.5,), (0.5,)))),
+        (ValueError, "above 0; got (0.5, 0.0, 0.5)", lambda: resident(scaling=Scaling(half, (0.5, 0.0, 0.5)))),
+        (ValueError, "'crops:4' does not exist", lambda: resident(augmentation=("crops:4",))),
+        (TypeError, "uint8 images or floating-point features; got torch.int64", lambda: resident(whole)),
+        (ValueError, "(N, C, H, W), to be augmented; got (4, 3)", lambda: resident(examples, augmentation=("flip",))),
         (ValueError, "epoch must be a whole number in [0, inf); got -1", lambda: list(resident().epoch(-1))),
         (ValueError, "size must be given for images in files", lambda: streamed(files, size=None)),
         (ValueError, "that of the resized-crop, 16; got 32", lambda: streamed(files, size=32, augmentation=STREAMED)),

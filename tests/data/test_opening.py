@@ -28,33 +28,39 @@ def test_the_root(monkeypatch, tmp_path):
     assert len(open_data("mnist").train) == 3
 
 
-TABLE = "a,label\n1,x\n2,y\n"
-
-
 @in_turn(
-    "data, test, exception, ingredients",
+    "data, options, exception, ingredients",
     [
-        ("cifar-10", None, ValueError, ("a known name", "got 'cifar-10'", "did you mean 'cifar10'?")),
-        ("Digits", None, ValueError, ("a known name", "got 'Digits'", "did you mean 'digits'?")),
-        ("qqq", None, ValueError, ("a known name", "got 'qqq'", "known are cifar10")),
-        ("./no/where", None, FileNotFoundError, ("an existing folder or file", *KNOWN, "got './no/where'")),
-        ("nowhere.npz", None, FileNotFoundError, ("an existing folder or file", "got 'nowhere.npz'")),
-        ("", None, ValueError, ("a known name or an existing folder or file", "got an empty text")),
-        ("x.xlsx", None, ValueError, ("a folder or a file ending in .csv, .tsv, .parquet, .npz", "got 'x.xlsx'")),
-        ("x.csv", "", ValueError, ("test must be an existing folder or file; got an empty text",)),
-        ("x.csv", "nowhere.csv", FileNotFoundError, ("test must be an existing", "got 'nowhere.csv'")),
-        ("x.csv", ".", ValueError, ("test must be of the same kind", "a table", "got a folder")),
-        ("./digits", None, ValueError, ("digits", "a folder of images for each class")),  # a name goes before a path
-        ("digits", "x.csv", ValueError, ("test must be left out for digits", "got x.csv")),
+        ("cifar-10", {}, ValueError, ("a known name", "got 'cifar-10'", "did you mean 'cifar10'?")),
+        ("Digits", {}, ValueError, ("a known name", "got 'Digits'", "did you mean 'digits'?")),
+        ("qqq", {}, ValueError, ("a known name", "got 'qqq'", "known are cifar10")),
+        ("./no/where", {}, FileNotFoundError, ("an existing folder or file", *KNOWN, "got './no/where'")),
+        ("nowhere.npz", {}, FileNotFoundError, ("an existing folder or file", "got 'nowhere.npz'")),
+        ("", {}, ValueError, ("a known name or an existing folder or file", "got an empty text")),
+        ("x.xlsx", {}, ValueError, ("a folder or a file ending in .csv, .tsv, .parquet, .npz", "got 'x.xlsx'")),
+        ("x.csv", {"test": ""}, ValueError, ("test must be an existing folder or file; got an empty text",)),
+        ("x.csv", {"test": "nowhere.csv"}, FileNotFoundError, ("test must be an existing", "got 'nowhere.csv'")),
+        ("x.csv", {"test": "."}, ValueError, ("test must be of the same kind", "a table", "got a folder")),
+        ("./digits", {}, ValueError, ("digits", "a folder of images for each class")),  # a name goes before a path
+        ("digits", {"test": "x.csv"}, ValueError, ("test must be left out for digits", "got x.csv")),
+        ("x.csv", {"drop": ["d"]}, ValueError, ("drop must name columns", "got 'd'", "a")),
+        ("x.csv", {"drop": ["label"]}, ValueError, ("drop must name columns", "got 'label'")),
+        ("digits", {"drop": ["a"]}, ValueError, ("drop must be left out for digits", "no table of features", "got a")),
+        ("x.npz", {"categorical": ["a"]}, ValueError, ("categorical must be left out for x.npz",)),
+        ("images.csv", {"keep": ["a"]}, ValueError, ("keep must be left out for images.csv",)),
+        ("x.npz", {"size": 64}, ValueError, ("size must be left out for x.npz", "got 64")),
+        ("x.csv", {"size": 64}, ValueError, ("size must be left out for x.csv", "got 64")),
     ],
 )
-def test_data_that_is_refused(tmp_path, monkeypatch, data, test, exception, ingredients):
+def test_data_and_choices_that_are_refused(tmp_path, monkeypatch, data, options, exception, ingredients):
     monkeypatch.chdir(tmp_path)
     for name in ("x.csv", "x.xlsx"):
-        (tmp_path / name).write_text(TABLE)
+        write(tmp_path / name, "a,label\n1,x\n2,y\n")
+    write(tmp_path / "images.csv", "image,label\na.png,x\nb.png,y\n")
+    np.savez(tmp_path / "x.npz", x=np.eye(2), y=np.arange(2))
     (tmp_path / "digits").mkdir()
     with refused(exception, *ingredients):
-        open_data(data, test=test)
+        open_data(data, **options)
 
 
 def test_fetching_does_not_import_torch():
@@ -87,36 +93,27 @@ def pictures(tmp_path):
 HELD, STREAMED = like((3, 4, 5)), like((3, 224, 224), size=224)
 
 
-def test_a_folder_of_images_without_classes(pictures):
+def test_a_folder_of_images_without_classes_also_where_one_is_cut_off(pictures):
     folder, pixels = pictures
-    found = open_inputs(str(folder), HELD)
-    assert sorted(names(found)) == sorted(pixels)
-    for name, image in zip(names(found), found.inputs, strict=True):
+    held, files = (open_inputs(str(folder), wanted) for wanted in (HELD, STREAMED))
+    assert sorted(names(held)) == sorted(names(files)) == sorted(pixels)
+    for name, image in zip(names(held), held.inputs, strict=True):
         assert np.array_equal(image.numpy().transpose(1, 2, 0), pixels[name])
-    found = open_inputs(str(folder), STREAMED)
-    assert isinstance(found.inputs, ImageFiles)
-    assert len(found.inputs) == 3
-    for wanted, ingredients in (
-        (like((3, 8, 8)), ("c.png must be of the size that the run was trained on, (3, 8, 8); got",)),
-        (like((6,)), ("6 features, as in the run; got images",)),
-    ):
-        with refused(ValueError, *ingredients):
-            open_inputs(str(folder), wanted)
-
-
-@pytest.mark.parametrize("wanted", [HELD, STREAMED], ids=["held", "streamed"])
-def test_names_and_images_stay_in_step_where_one_is_cut_off(pictures, wanted):
-    folder, pixels = pictures
+    sizes = "c.png must be of the size that the run was trained on, (3, 8, 8); got"
     bad, told = cut(folder / "a" / "d.png"), []
-    found = open_inputs(str(folder), wanted, skip_bad=True, on_bad=lambda *bad: told.append(bad))
-    assert names(found) == ["a/c.png", "b.png"]
-    assert [path for path, _ in told] == [bad]
-    if wanted is STREAMED:
-        assert found.inputs == ImageFiles((folder / "a" / "c.png", folder / "b.png"))
-        return
-    assert np.array_equal(found.inputs[1].numpy().transpose(1, 2, 0), pixels["b.png"])
-    with refused(ValueError, bad, "must be an image", "damaged", "--skip-bad"):
-        open_inputs(str(folder), wanted)
+    all_refused(
+        (ValueError, sizes, lambda: open_inputs(str(folder), like((3, 8, 8)))),
+        (ValueError, "6 features, as in the run; got images", lambda: open_inputs(str(folder), like((6,)))),
+        (ValueError, f"{bad} ... must be an image ... damaged ... --skip-bad", lambda: open_inputs(str(folder), HELD)),
+    )
+    held, files = (
+        open_inputs(str(folder), wanted, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+        for wanted in (HELD, STREAMED)
+    )
+    assert names(held) == names(files) == ["a/c.png", "b.png"]
+    assert [path for path, _ in told] == [bad, bad]
+    assert files.inputs == ImageFiles((folder / "a" / "c.png", folder / "b.png"))
+    assert np.array_equal(held.inputs[1].numpy().transpose(1, 2, 0), pixels["b.png"])
 
 
 def test_a_table_of_image_files(pictures):
@@ -142,6 +139,7 @@ def test_tables_and_arrays_of_features_and_known_sets(tmp_path):
     np.savez(arrays, x=x)
     assert np.array_equal(open_inputs(arrays, like((6,))).inputs.numpy(), x)
     assert len(open_inputs("digits", like((1, 8, 8)))) == 360
+    other = write(tmp_path / "t.txt", "")
     columns, photo = "photo or image or path or file ... `image` names ... columns b", like((3, 4, 5), image="photo")
     all_refused(
         (ValueError, "of shape (7,); got (6,)", lambda: open_inputs(arrays, like((7,)))),
@@ -150,11 +148,6 @@ def test_tables_and_arrays_of_features_and_known_sets(tmp_path):
         (
             ValueError,
             "data must be a folder, a table or an .npz file ... t.txt",
-            lambda: open_inputs(write(tmp_path / "t.txt", ""), like((2,))),
-        ),
-        (
-            ValueError,
-            "feature column 'a'",
-            lambda: open_inputs(write(tmp_path / "t.csv", "b\n2\n"), like((2,)), encoder),
+            lambda: open_inputs(other, like((2,))),
         ),
     )

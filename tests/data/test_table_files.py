@@ -210,25 +210,6 @@ def test_choices(tmp_path):
     assert open_data(write(tmp_path / "y.csv", "a,b,label\n1,inf,x\n2,inf,y\n"), drop=["b"]).columns == ("a",)
 
 
-@in_turn(
-    "data, choice, ingredients",
-    [
-        ("x.csv", {"drop": ["d"]}, ("drop must name columns", "got 'd'", "a, b")),
-        ("x.csv", {"drop": ["label"]}, ("drop must name columns", "got 'label'")),
-        ("digits", {"drop": ["a"]}, ("drop must be left out for digits", "no table of features", "got a")),
-        ("x.npz", {"categorical": ["a"]}, ("categorical must be left out for", "x.npz")),
-        ("images.csv", {"keep": ["a"]}, ("keep must be left out for", "images.csv")),
-    ],
-)
-def test_bad_choices(tmp_path, monkeypatch, data, choice, ingredients):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "x.csv", "a,b,label\n1,2,x\n2,3,y\n")
-    write(tmp_path / "images.csv", "image,label\na.png,x\nb.png,y\n")
-    np.savez(tmp_path / "x.npz", x=np.eye(2), y=np.arange(2))
-    with refused(ValueError, *ingredients):
-        open_data(data, **choice)
-
-
 @in_turn("name", ["t.csv", "t.parquet"])
 def test_a_test_table_and_a_table_to_predict_on(tmp_path, name):
     """With columns in another order, and values that were never seen."""
