@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from types import SimpleNamespace
 
 from refusals import refused
@@ -34,7 +35,7 @@ def test_a_missing_or_refused_token_is_one_sentence_and_other_outcomes_are_as_be
 
         errors = SimpleNamespace(RayError=AuthenticationError)
         ray = SimpleNamespace(is_initialized=lambda: False, init=init, exceptions=errors, shutdown=lambda: None)
-        monkeypatch.setattr(on_ray, "_ray", lambda ray=ray: ray)
+        monkeypatch.setitem(sys.modules, "ray", ray)
         with refused(ValueError, *said) if error else contextlib.nullcontext(), on_ray._connected("auto"):
             pass
         assert capfd.readouterr().err == "hello\n"

@@ -4,7 +4,7 @@ from in_turn import in_turn
 from refusals import refused
 
 from symloss.experiments import resolve
-from symloss.experiments.layers import given_layer, resolve_layers
+from symloss.experiments.layers import explain, resolve_layers
 from symloss.losses.spec import parse
 
 WEIGHT_DECAY = {
@@ -66,7 +66,7 @@ def test_scores_after_one_step_go_through_batch_normalisation():
 
 
 def test_every_setting_has_its_source():
-    found = resolve_layers("cifar10", "cifar10", "sgce", given_layer({"lr": 0.5}))
+    found = explain("cifar10", "sgce", lr=0.5, model=None)
     assert set(found.sources) == set(found.settings.to_dict())
     assert found.sources["lr"] == "as given"
     assert found.sources["loss"] == "Lemire Paquin 2026, table 5"

@@ -188,7 +188,7 @@ def test_the_papers_search(asked):
         assert (settings.noise, settings.counts) == ("sym:0.8", "floor")
         assert (settings.validation, settings.clean_validation) == (0.1, True)
         assert (settings.model, settings.epochs, settings.schedule) == ("cnn8", 120, "cosine")
-    searched = {loss: [each.name for each in question.space.dimensions] for loss, question in found.items()}
+    searched = {loss: [each.name for each in question.space] for loss, question in found.items()}
     assert searched == {"sgce": ["q", "weight_decay"], "gce": ["weight_decay"]}
     assert found["gce"].base.loss == "gce:q=0.7"
 

@@ -3,12 +3,13 @@
 from in_turn import in_turn
 from refusals import refused
 
-from symloss.experiments.spaces import Dimension, Space, papers_space, space_of, variations
+from symloss.experiments.spaces import Dimension, Question, papers_space, space_of, variations
 from symloss.losses.catalogue import RECORDS
+from symloss.training.settings import Settings
 
 
 def values(space):
-    return {dimension.name: dimension.values for dimension in space.dimensions}
+    return {dimension.name: dimension.values for dimension in space}
 
 
 def test_the_grids_of_the_paper():
@@ -36,9 +37,9 @@ def test_the_papers_search_has_the_papers_grids_alone():
 def test_there_is_a_space_for_every_loss_and_any_data(loss):
     for data in ("digits", "mnist", "webvision-mini-imagenet", "my data/table.csv"):
         space = space_of(data, loss)
-        assert space.dimensions[-1].name == "weight_decay"
+        assert space[-1].name == "weight_decay"
         assert "lr" not in values(space)
-        assert all(dimension.between() for dimension in space.dimensions), data
+        assert all(dimension.between() for dimension in space), data
 
 
 def test_what_the_user_fixes_or_gives_wins():
@@ -53,10 +54,10 @@ def test_what_the_user_fixes_or_gives_wins():
 
 
 def test_points_are_all_combinations_in_order():
-    points = space_of("x.csv", "sgce", {"q": [0.2, 0.5], "lr": [0.1, 0.2], "weight_decay": [0.0]}).points()
-    found = [(point["q"], point["lr"], point["weight_decay"]) for point in points]
+    space = space_of("digits", "sgce", {"q": [0.2, 0.5], "lr": [0.1, 0.2], "weight_decay": [0.0]})
+    found = [tuple(point.values()) for point in Question("sgce", Settings(loss="sgce"), space).points()]
     assert found == [(0.2, 0.1, 0.0), (0.2, 0.2, 0.0), (0.5, 0.1, 0.0), (0.5, 0.2, 0.0)]
-    assert list(Space(()).points()) == [{}]
+    assert Question("ce", Settings(), ()).points() == [{}]
 
 
 def test_between_the_ends_of_a_grid():
@@ -68,8 +69,8 @@ def test_between_the_ends_of_a_grid():
 
 
 def test_a_varied_parameter_keeps_its_scale():
-    alpha, _ = space_of("x.csv", "alpha-mae", {"alpha": [1, 8]}).dimensions
-    t, _ = space_of("x.csv", "taylor-ce", {"t": [1, 8]}).dimensions
+    alpha, _ = space_of("x.csv", "alpha-mae", {"alpha": [1, 8]})
+    t, _ = space_of("x.csv", "taylor-ce", {"t": [1, 8]})
     assert [(each.log, each.whole) for each in (alpha, t)] == [(True, False), (False, True)]
 
 

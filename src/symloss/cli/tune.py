@@ -123,7 +123,7 @@ def _planned(questions: list[Question], method: Method, runs: Path) -> list[tupl
     planned = []
     for question in questions:
         if method.every_combination:
-            points = map(question.settings, question.space.points())
+            points = map(question.settings, question.points())
             planned += [each for point in points for each in with_seeds(point, question.seeds)]
         else:
             planned += with_seeds(question.base, question.seeds * (method.trials or TRIALS))

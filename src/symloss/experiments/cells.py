@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,33 +121,21 @@ def find_cell(name: str, *, seed: int = 0, profile: str = FULL) -> Cell:
 
 
 def cells_matching(settings: Settings) -> tuple[Cell, ...]:
-    """Return the cells, of all tables, whose run has these settings. The seed does not count.
-
-    Only cells with the same data, noise, loss and profile are resolved, so that a report of one run is quick.
-    """
-    return _first_seed_matching(dataclasses.replace(settings, seed=0))
+    """Return the cells, of all tables, whose run has these settings. The seed does not count."""
+    return _cells_by_key(settings.profile, settings.data).get(dataclasses.replace(settings, seed=0).key, ())
 
 
-@functools.lru_cache(maxsize=1024)
-def _first_seed_matching(settings: Settings) -> tuple[Cell, ...]:
-    if settings.profile not in profiles():
-        return ()
-    cells = (
-        _cell(table, column, row, noise, 0, settings.profile)
-        for table in map(load_table, list_tables())
-        for column, row, noise in _similar(table, settings)
-    )
-    return tuple(cell for cell in cells if cell.settings.key == settings.key)
-
-
-def _similar(table: PublishedTable, settings: Settings) -> Iterator[tuple[TableColumn, TableRow, str]]:
-    """Column, row and noise of the cells that may have these settings. Only fields of the table are compared."""
-    loss = settings.loss.partition(":")[0]
-    rows = [row for row in table.rows if row.simple_loss in (loss, None)]
-    for column in _of_profile(table.datasets, settings.profile):
-        if column.data == settings.data:
-            noises = [spec for spec in column.noise if str(parse(spec)) == settings.noise]
-            yield from ((column, row, noise) for row in rows for noise in noises)
+@functools.cache
+def _cells_by_key(profile: str, data: str) -> dict[str, tuple[Cell, ...]]:
+    """Return the cells of a profile and a data set with the first seed, by the key of their settings."""
+    found: dict[str, tuple[Cell, ...]] = {}
+    for table in map(load_table, list_tables() if profile in profiles() else ()):
+        columns = [column for column in _of_profile(table.datasets, profile) if column.data == data]
+        for column, row in itertools.product(columns, table.rows):
+            for noise in column.noise:
+                cell = _cell(table, column, row, noise, 0, profile)
+                found[cell.settings.key] = (*found.get(cell.settings.key, ()), cell)
+    return found
 
 
 def _chosen(what: str, wanted: Iterable[str] | None, known: dict[str, Any], table: str) -> list[Any]:

@@ -25,6 +25,7 @@ STEPS = 3  # the number of steps that are timed
 PIXELS = 128 * 3 * 32 * 32  # the most numbers in a batch that is timed. The cost of a larger batch is extrapolated.
 WRITING = 0.01  # the least time to write a checkpoint, in seconds
 DECODED = 8  # the number of image files that are decoded to see how long it takes
+MINOR = "noise", "counts", "loss", "scores", "penalty", "seed", "noise_seed", "lr", "weight_decay", "momentum", "clip"
 FORWARD = 1 / 3  # the cost of an evaluation as a share of the cost of a training step, for the same examples
 
 
@@ -78,11 +79,8 @@ def _decoding_seconds(data: DataSet) -> float:
 
 def _alike(settings: Settings) -> Settings:
     """Return the settings with defaults for all that hardly change the cost, such as the loss."""
-    usual = Settings()
-    return dataclasses.replace(
-        settings, noise="clean", counts=usual.counts, loss="ce", scores="loss", penalty=0.0, seed=0, noise_seed=None,
-        lr=usual.lr, weight_decay=0.0, momentum=usual.momentum, clip=5.0,
-    )  # fmt: skip
+    usual = Settings().to_dict()
+    return dataclasses.replace(settings, **{name: usual[name] for name in MINOR})
 
 
 def _epoch_seconds(settings: Settings, data: DataSet) -> float:

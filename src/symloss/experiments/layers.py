@@ -198,11 +198,6 @@ def resolve_layers(protocol: str, data: str, loss: str, *added: Layer, source: s
     return Resolved(settings, sources, layers, record.name)
 
 
-def given_layer(values: Mapping[str, Any]) -> Layer:
-    """Return a layer of the caller's values. A value of None is left out."""
-    return Layer("given", {name: value for name, value in values.items() if value is not None}, GIVEN)
-
-
 def _preset_layer(record: Record, rules: TrainingProtocol) -> Layer | None:
     """Return the preset of a loss for a data set, or one that is borrowed from another data set. The source says so."""
     name = next((name for name in (*rules.presets, *rules.borrowed) if name in record.presets), None)
@@ -304,10 +299,11 @@ def explain(
         users = opened or open_data(source, root=root, on_bad=warn)
         given.pop("size", None)
     protocol = trained_as(data) if users is None else protocol_for(users, given.get("model"))
-    marks = {"fingerprint": fingerprint(data, users, given.get("noise") or "clean", root)}
+    given["fingerprint"] = fingerprint(data, users, given.get("noise") or "clean", root)
+    asked = Layer("given", {name: value for name, value in given.items() if value is not None}, GIVEN)
     size_source = SIZE_SOURCE if source.size is None else GIVEN
     sizes = [Layer("size of images", {"size": users.size}, size_source)] if users and users.size is not None else []
-    found = resolve_layers(protocol, data, loss, *sizes, given_layer(given | marks))
+    found = resolve_layers(protocol, data, loss, *sizes, asked)
     if users is not None:
         augmentation(found.settings, users)  # refuses what cannot be done to it, before a run is begun
     return found

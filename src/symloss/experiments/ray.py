@@ -63,7 +63,10 @@ def joblib_on_ray(address: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[Any]:
     """Connect to a cluster, and yield the package ray. A connection that was there before stays."""
-    ray = _ray()
+    try:
+        import ray  # noqa: PLC0415
+    except ImportError:
+        raise ValueError(extras.missing("`ray`", "ray")) from None
     started_here = not ray.is_initialized()
     if started_here:
         _connect(ray, address)
@@ -72,14 +75,6 @@ def _connected(address: str) -> Iterator[Any]:
     finally:
         if started_here:
             ray.shutdown()
-
-
-def _ray() -> Any:
-    try:
-        import ray  # noqa: PLC0415
-    except ImportError:
-        raise ValueError(extras.missing("`ray`", "ray")) from None
-    return ray
 
 
 def _connect(ray: Any, address: str) -> None:

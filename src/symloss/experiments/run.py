@@ -74,22 +74,14 @@ class Work:
         return metrics.stat().st_mtime if metrics.exists() and metrics.stat().st_size else 0.0
 
     def carry_out(self, on_epoch: OnEpoch | None = None) -> Result:
-        """Train from the last checkpoint, and test. A finished result is returned as it is. A failure is stored."""
+        """Train from the last checkpoint, and test. A finished result is returned as it is."""
         folder = RunFolder(self.folder)
-        try:
-            result = train(self.settings, self.folder, root=self.root, on_epoch=on_epoch, **self.where)
-            for data in self.evaluate:
-                if folder.read(evaluation_file(data)) is None:
-                    with folder.alone():
-                        found = accuracy_on(self.folder, data, model=self.settings.model, root=self.root)
-                        folder.write(evaluation_file(data), found)
-        except (Busy, BrokenPipeError):
-            raise
-        except Exception as error:
-            with contextlib.suppress(OSError, ValueError):  # for reports
-                folder.start(self.settings)
-                folder.write(FAILURE, {"error": str(error)})
-            raise
+        result = train(self.settings, self.folder, root=self.root, on_epoch=on_epoch, **self.where)
+        for data in self.evaluate:
+            if folder.read(evaluation_file(data)) is None:
+                with folder.alone():
+                    found = accuracy_on(self.folder, data, model=self.settings.model, root=self.root)
+                    folder.write(evaluation_file(data), found)
         (self.folder / FAILURE).unlink(missing_ok=True)
         return result
 
@@ -197,6 +189,9 @@ def attempt(work: Work, patience: float, on_epoch: OnEpoch | None = None) -> Eve
         except BrokenPipeError:  # the process that listened has ended
             raise
         except Exception as error:
+            with contextlib.suppress(OSError, ValueError):  # for reports
+                RunFolder(work.folder).start(work.settings)
+                RunFolder(work.folder).write(FAILURE, {"error": str(error)})
             reason = str(error) if isinstance(error, (ValueError, OSError)) else repr(error)
             return Event("failed", work, reason=reason, disk_full=disk_is_full(error))
         changed = work.last_epoch()
@@ -207,23 +202,16 @@ def attempt(work: Work, patience: float, on_epoch: OnEpoch | None = None) -> Eve
         time.sleep(min(POLL, patience))
 
 
-@dataclass
 class _TrainingProcess:
     """A process that trains one piece of work after another."""
 
-    number: int
-    process: Any
-    connection: Connection
-    work: Work | None = None
-    patience: float = 0.0
-
-    @classmethod
-    def start(cls, number: int, threads: int) -> _TrainingProcess:
-        ours, theirs = SPAWN.Pipe()
-        process = SPAWN.Process(target=_serve, args=(theirs, number, threads), name=f"symloss-{number}")
-        process.start()
+    def __init__(self, number: int, threads: int):
+        self.number, self.patience = number, 0.0
+        self.work: Work | None = None
+        self.connection, theirs = SPAWN.Pipe()
+        self.process: Any = SPAWN.Process(target=_serve, args=(theirs, number, threads), name=f"symloss-{number}")
+        self.process.start()
         theirs.close()
-        return cls(number, process, ours)
 
     def give(self, work: Work, patience: float) -> Event:
         self.work, self.patience = work, patience
@@ -258,7 +246,7 @@ def run_in_processes(works: Iterable[Work], jobs: int, patience: float = PATIENC
     waiting = deque((work, 0.0) for work in works)
     jobs = min(jobs, len(waiting))
     threads = threads_of(jobs)
-    workers = [_TrainingProcess.start(number, threads) for number in range(jobs)]
+    workers = [_TrainingProcess(number, threads) for number in range(jobs)]
     try:
         while waiting or any(worker.work for worker in workers):
             for worker in workers:
@@ -272,7 +260,7 @@ def run_in_processes(works: Iterable[Work], jobs: int, patience: float = PATIENC
                     event = replace(event, kind="waiting")
                 yield event
                 if worker.process.exitcode is not None:
-                    workers[worker.number] = _TrainingProcess.start(worker.number, threads)
+                    workers[worker.number] = _TrainingProcess(worker.number, threads)
                 if event.disk_full:
                     waiting.clear()
     finally:

@@ -96,19 +96,7 @@ def _dimension(name: str, grid: Mapping[str, Any], whole: bool = False) -> Dimen
 
 
 Point = dict[str, Any]  # a value for each dimension, by the name of the dimension
-
-
-@dataclass(frozen=True)
-class Space:
-    """Every combination of the values of some dimensions."""
-
-    dimensions: tuple[Dimension, ...]
-
-    def points(self) -> Iterator[Point]:
-        """Yield all points. The last dimension changes fastest."""
-        names = [dimension.name for dimension in self.dimensions]
-        for values in itertools.product(*(dimension.values for dimension in self.dimensions)):
-            yield dict(zip(names, values, strict=True))
+Space = tuple[Dimension, ...]
 
 
 def space_of(data: str, loss: str, varied: Mapping[str, Sequence[Any]] | None = None) -> Space:
@@ -123,7 +111,7 @@ def space_of(data: str, loss: str, varied: Mapping[str, Sequence[Any]] | None = 
         decays = search_grids().weight_decay
         of_training["weight_decay"] = decays.get(trained_as(data) if data in KNOWN else OWN, decays[OTHER])
     of_loss = {dimension.name: dimension for dimension in _of_loss(loss)}
-    return Space((*describe(parse(loss)[0]).overridden(of_loss, asked).values(), *of_training.values()))
+    return (*describe(parse(loss)[0]).overridden(of_loss, asked).values(), *of_training.values())
 
 
 def papers_space(data: str, loss: str) -> Space:
@@ -131,7 +119,7 @@ def papers_space(data: str, loss: str) -> Space:
     decays = {name: grid for name, grid in search_grids().weight_decay.items() if grid.is_the_papers}
     if data not in decays:
         raise ValueError(f"--paper must go with {' or '.join(decays)}, where the paper searched; got {data!r}")
-    return Space((*(grid for grid in _of_loss(loss) if grid.is_the_papers), decays[data]))
+    return (*(grid for grid in _of_loss(loss) if grid.is_the_papers), decays[data])
 
 
 def _of_loss(loss: str) -> Iterable[Dimension]:
@@ -198,9 +186,15 @@ class Question:
     def __post_init__(self) -> None:
         if self.base.validation == 0:
             raise ValueError("validation must be above 0 to choose by it; got 0")
-        for dimension in self.space.dimensions:
+        for dimension in self.space:
             for value in dimension.values:
                 build_loss(self.settings({dimension.name: value}))
+
+    def points(self) -> list[Point]:
+        """Return every combination of the values of the dimensions. The last dimension changes fastest."""
+        names = [dimension.name for dimension in self.space]
+        values = itertools.product(*(dimension.values for dimension in self.space))
+        return [dict(zip(names, each, strict=True)) for each in values]
 
     def settings(self, point: Point) -> Settings:
         """Return the settings of a point: those of the base, with the values of the point."""
@@ -211,7 +205,7 @@ class Question:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that the answer depends on, without the settings that are searched."""
-        searched = {dimension.name for dimension in self.space.dimensions}
+        searched = {dimension.name for dimension in self.space}
         name, parameters = parse(self.base.loss)
         fixed = {key: value for key, value in parameters.items() if key not in searched}
         settings = {key: value for key, value in self.base.used().items() if key not in searched}
@@ -270,7 +264,7 @@ def widened(question: Question, grid: Mapping[str, Dimension], best: Point) -> t
     """
     for dimension, value in _beyond(question.loss, grid, best):
         if dimension.name not in INTERVALS and dimension.source != "given":
-            space = Space(tuple({**grid, dimension.name: replace(dimension, values=(value,))}.values()))
+            space = tuple({**grid, dimension.name: replace(dimension, values=(value,))}.values())
             return replace(question, space=space), replace(dimension, values=(*dimension.values, value))
     return None
 

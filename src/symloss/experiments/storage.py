@@ -67,10 +67,10 @@ def open_storage(url: str) -> BaseStorage:
         reason = "not a valid URL" if isinstance(error, ValueError) else _reason(error, url)
         raise ValueError(
             f"`storage` must be a URL that can be opened, such as sqlite:///FILE, postgresql://USER@HOST/NAME, "
-            f"redis://HOST or {JOURNAL}FILE; got {without_password(url)!r} ({reason})"
+            f"redis://HOST or {JOURNAL}FILE; got {without_password(url, url)!r} ({reason})"
         ) from None
     raise ValueError(
-        f"`storage` must outlive the process, so a SQLite URL must name a file; got {without_password(url)!r}"
+        f"`storage` must outlive the process, so a SQLite URL must name a file; got {without_password(url, url)!r}"
     )
 
 
@@ -81,38 +81,30 @@ def readable_storage_errors(url: str) -> Iterator[None]:
         yield
     except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
         raise OSError(
-            f"The storage {without_password(url)} failed ({_reason(error, url)}). Finished trials are kept; rerun the "
-            "same command to resume."
+            f"The storage {without_password(url, url)} failed ({_reason(error, url)}). Finished trials are kept; rerun "
+            "the same command to resume."
         ) from None
 
 
 _SECRET_OPTION = re.compile(r"([?&;][^?&;=]*(?:pass|pwd|secret|token|key)[^?&;=]*=)([^&;\s]*)", re.IGNORECASE)
+_PASSWORD = re.compile(r"(?>(?:.*?://)?)[^:]*:(.*)@", re.DOTALL)  # between the user and the last @; of any characters
 
 
-def without_password(url: str) -> str:
-    """Replace the passwords in a URL, so that it may be printed."""
-    before, password, behind = _around_password(_SECRET_OPTION.sub(r"\1***", url))
-    return f"{before}:***{behind}" if password else before + behind
-
-
-def _around_password(url: str) -> tuple[str, str, str]:
-    """Split a URL into scheme and user, password, and the rest. A password may hold any character."""
-    start = url.find("://") + 3 if "://" in url else 0
-    scheme, rest = url[:start], url[start:]
-    before, at, behind = rest.rpartition("@")
-    user, _, password = before.partition(":")
-    return scheme + user, password, at + behind
+def without_password(text: str, url: str) -> str:
+    """Replace the passwords of a URL in a text, so that it may be printed."""
+    password = _PASSWORD.match(_SECRET_OPTION.sub(r"\1", url))
+    secrets = [password[1] if password else "", *(option[2] for option in _SECRET_OPTION.finditer(url))]
+    forms = {form for secret in secrets for form in (secret, unquote(secret), unquote_plus(secret)) if form}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, "***")
+    return text
 
 
 def _reason(error: BaseException, url: str) -> str:
     """Return the first line of the database's message, or of the error, without the passwords of the URL."""
     source = getattr(error, "orig", None) or error.__cause__ or error
     line = next(iter(str(source).strip().splitlines()), type(error).__name__).rstrip(".")
-    secrets = [_around_password(url)[1], *(match[2] for match in _SECRET_OPTION.finditer(url))]
-    forms = {form for secret in secrets for form in (secret, unquote(secret), unquote_plus(secret)) if form}
-    for form in sorted(forms, key=len, reverse=True):
-        line = line.replace(form, "***")
-    return line
+    return without_password(line, url)
 
 
 BEAT = 15.0  # seconds between two heartbeats

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -117,14 +118,14 @@ class Search:
         points: Sequence[Point] | None = None,
     ):
         self.question, self.method, self.storage, self.locks, self.kind = question, method, storage, locks, kind
-        self.grid = {dimension.name: dimension for dimension in question.space.dimensions}
+        self.grid = {dimension.name: dimension for dimension in question.space}
         self.further: list[Search] = []
         """Searches of points beyond the edges of the grid, and of finalists."""
         if points is None and method.every_combination:
-            points = list(question.space.points())
+            points = question.points()
         self.points = points
         if points is None:
-            self.distributions = {each.name: distribution(each) for each in question.space.dimensions}
+            self.distributions = {each.name: distribution(each) for each in question.space}
         else:
             values = {each: dict.fromkeys(point[each] for point in points) for each in self.grid}
             self.distributions = {each: CategoricalDistribution(list(tried)) for each, tried in values.items()}
@@ -146,7 +147,7 @@ class Search:
             return None
         question, dimension = further
         self.grid[dimension.name] = dimension
-        return self._search_further(question, "beyond", list(question.space.points()))
+        return self._search_further(question, "beyond", question.points())
 
     def finals(self) -> Search | None:
         """Open a search of the best points with more seeds. All processes choose the same best points."""
@@ -245,12 +246,9 @@ def _open_study(name: str, asked: dict[str, Any], storage: BaseStorage, locks: L
 def _differing(stored: Any, asked: dict[str, Any]) -> str:
     if not isinstance(stored, dict):
         return "by another program"
-    names = sorted(name for name in asked.keys() | stored.keys() if asked.get(name) != stored.get(name))
-    if "settings" in names and isinstance(stored.get("settings"), dict):
-        names.remove("settings")
-        ours, theirs = asked["settings"], stored["settings"]
-        names += sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
-    return f"with another {' and '.join(names)}"
+    ours, theirs = (each.get("settings", {}) | each for each in (asked, stored))
+    names = sorted((ours.keys() | theirs.keys()) - {"settings"})
+    return f"with another {' and '.join(name for name in names if ours.get(name) != theirs.get(name))}"
 
 
 TriedPoint = dict[str, Any]
@@ -276,13 +274,12 @@ def standard_error(row: TriedPoint) -> float:
 def leaders(rows: Sequence[TriedPoint]) -> int:
     """Return how many of the ranked points are within one standard error of the first one; at least 1."""
     best = rows[0]
-    count = 1
-    for row in rows[1:]:
-        lead = best["validation"]["mean"] - row["validation"]["mean"]
-        if row["final"] != best["final"] or lead > math.hypot(standard_error(best), standard_error(row)):
-            break
-        count += 1
-    return count
+
+    def is_close(row: TriedPoint) -> bool:
+        lead: float = best["validation"]["mean"] - row["validation"]["mean"]
+        return row["final"] is best["final"] and lead <= math.hypot(standard_error(best), standard_error(row))
+
+    return len(list(itertools.takewhile(is_close, rows)))
 
 
 def remark(rows: Sequence[TriedPoint]) -> str:

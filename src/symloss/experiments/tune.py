@@ -64,8 +64,7 @@ def tune(
     with _quiet(), readable_storage_errors(url):
         with locks.turn():
             opened = open_storage(url)
-        names = [None if study is None else f"{study}-{question.loss}" for question in questions]
-        searches = [Search(each, method, opened, locks, name) for each, name in zip(questions, names, strict=True)]
+        searches = [Search(each, method, opened, locks, study and f"{study}-{each.loss}") for each in questions]
         loop = _TrialLoop(runs, train, on_trial, on_wait)
         loop.finish(searches)
         for _ in range(method.widen if method.every_combination else 0):
@@ -100,20 +99,17 @@ class _TrialLoop:
         """Train until every trial of every search is finished, by this process or another."""
         open_searches = [search for search in searches if search is not None]
         waiting = False
-        while True:
+        while any(search.claims.unfinished() for search in open_searches):
             claimed = next(((each, claim) for each in open_searches if (claim := each.claims.next())), None)
             if claimed is not None:
-                waiting = False
                 search, claim = claimed
                 with claim as trial:
                     self._work(search, search.draw(trial))
-            elif not any(search.claims.unfinished() for search in open_searches):
-                return
             else:
                 if not waiting:
                     self.on_wait()
-                waiting = True
                 time.sleep(POLL)
+            waiting = claimed is None
 
     def _work(self, search: Search, trial: Trial) -> None:
         best = search.best()
