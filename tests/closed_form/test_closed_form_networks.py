@@ -2,7 +2,6 @@
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from closed_form_helpers import blobs
@@ -34,33 +33,21 @@ def embeddings(model, x):
 
 @in_turn("center", [True, False])
 @in_turn("bias", [True, False])
-def test_it_is_the_classifier_on_the_embeddings(center, bias):
+def test_it_is_the_classifier_on_the_embeddings_and_nothing_else_changes(center, bias):
     x, y = data()
     model = network(bias)
-    features = embeddings(model, x)
+    model[1].eval()
+    head, features, before = model[-1], embeddings(model, x), copy.deepcopy(model.state_dict())
     expected = UnhingedClassifier(radius=2.0, fit_intercept=bias, center=center).fit(features, y)
     assert refit_head(model, loader(x, y), radius=2.0, center=center) is model
-    model.eval()
-    torch.testing.assert_close(model(x), expected.decision_function(features), rtol=1e-4, atol=1e-5)
-    assert (model[-1].bias is not None) == (bias or center)
-
-
-def test_only_the_head_changes_and_modes_are_kept():
-    x, y = data()
-    model = network()
-    model.train()
-    model[1].eval()
-    before = copy.deepcopy(model.state_dict())
-    head = model[-1]
-    refit_head(model, loader(x, y))
     assert model[-1] is head
-    assert model.training
-    assert not model[1].training
-    assert model[3].training
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, before[name]) == (not name.startswith("4.")), name
     assert head.weight.requires_grad
     assert not head._forward_pre_hooks
+    assert (head.bias is not None) == (bias or center)
+    assert (model.training, model[1].training, model[3].training) == (True, False, True)
+    for name, value in before.items():
+        assert torch.equal(model.state_dict()[name], value) == (not name.startswith("4.")), name
+    torch.testing.assert_close(model.eval()(x), expected.decision_function(features), rtol=1e-4, atol=1e-5)
 
 
 class OutOfOrder(nn.Module):
@@ -76,28 +63,19 @@ class OutOfOrder(nn.Module):
         return self.fc(self.body(x).relu()).log_softmax(1)
 
 
-def test_the_layer_that_runs_last_is_taken():
-    x, y = data()
-    model = OutOfOrder()
-    body = model.body.weight.clone()
-    refit_head(model, loader(x, y))
-    torch.testing.assert_close(model.body.weight, body, rtol=0, atol=0)
-    found = model(x).argmax(1)
-    expected = UnhingedClassifier().fit(model.body(x).relu().detach(), y).predict(model.body(x).relu().detach())
-    assert (found == expected).all()
-
-
-def test_a_layer_by_its_name():
+def test_the_layer_that_runs_last_is_taken_or_the_one_that_is_named():
     x, y = data()
     one, two = OutOfOrder(), OutOfOrder()
     two.load_state_dict(one.state_dict())
     refit_head(one, loader(x, y))
     refit_head(two, loader(x, y), layer="fc")
     torch.testing.assert_close(one.fc.weight, two.fc.weight)
+    assert torch.equal(one.body.weight, two.body.weight)
+    features = two.body(x).relu().detach()
+    assert (one(x).argmax(1) == UnhingedClassifier().fit(features, y).predict(features)).all()
     all_refused(
         (ValueError, "layer ... 'head' ... 'fc' ... 'body'", lambda: refit_head(one, loader(x, y), layer="head")),
         (ValueError, "layer ... 'unused' ... did not", lambda: refit_head(one, loader(x, y), layer="unused")),
-        (ValueError, "labels ... 0 to 2", lambda: refit_head(one, loader(x, y + 1), layer="fc")),
     )
 
 
@@ -132,7 +110,6 @@ def test_what_cannot_be_right():
     )
     assert torch.equal(model[-1].weight, before)
     assert not any(module._forward_pre_hooks for module in model.modules())
-    assert np.isfinite(before.detach().numpy()).all()
 
 
 def double_sum(features, labels, classes):
@@ -157,17 +134,12 @@ def test_value_and_gradient_are_those_of_the_double_sum(classes):
     assert torch.autograd.gradcheck(lambda f: centroid_alignment(f, labels[:8], classes), leaf)
 
 
-def test_memory_is_linear_in_the_examples():
+def test_memory_is_linear_in_the_examples_and_half_precision_is_summed_in_float32():
     features, labels = torch.ones(200_000, 4), torch.arange(200_000) % 3  # a kernel matrix would have 160 GB
-    labels[:2] = 0
     assert float(centroid_alignment(features, labels)) < 1e-9
-
-
-def test_half_precision_is_summed_in_float32():
     x, y = blobs(20_000, offset=3.0)
-    features, labels = torch.from_numpy(x), torch.from_numpy(y)
     for dtype in (torch.float16, torch.bfloat16):
-        rounded = features.to(dtype)
+        rounded, labels = torch.from_numpy(x).to(dtype), torch.from_numpy(y)
         found = centroid_alignment(rounded, labels)
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), centroid_alignment(rounded.double(), labels), rtol=1e-4, atol=0)
@@ -184,4 +156,4 @@ def test_bad_input_is_refused():
         (ValueError, "classes ... [2, inf) ... 1", lambda: centroid_alignment(f, y, 1)),
         (IndexError, "label 2 ... 0 to 1", lambda: centroid_alignment(f, 2 * y, 2)),
     )
-    assert np.isfinite(float(centroid_alignment(f, y * 0)))
+    assert float(centroid_alignment(f, y * 0)) == 1  # C is at least 2

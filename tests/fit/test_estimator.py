@@ -81,40 +81,45 @@ def test_it_learns_what_is_true_and_names_the_wrong_labels():
     assert all(1 <= epoch <= 30 for epoch in networks)
 
 
-def small(classes=3, rows=150, wrong=0.2, seed=0):
-    features, true = make_classification(
-        rows, 8, n_informative=6, n_redundant=0, n_classes=classes, class_sep=2.0, random_state=seed
-    )
-    return features, corrupt(true, f"sym:{wrong}", num_classes=classes, seed=seed).labels, true
+FEATURES, TRUE = make_classification(
+    150, 8, n_informative=6, n_redundant=0, n_classes=3, class_sep=2.0, random_state=0
+)
+LABELS = corrupt(TRUE, "sym:0.2", num_classes=3, seed=0).labels
 
 
 def test_same_seed_same_result():
-    """Whoever shares the work; and a prediction does not depend on other rows."""
-    features, labels, _ = small()
+    """And a prediction does not depend on other rows."""
     one, two, other = (
-        quick(learners=["k-nn", "network"], random_state=seed, n_jobs=jobs).fit(features, labels)
-        for seed, jobs in ((1, None), (1, 2), (2, None))
+        quick(learners=["k-nn", "network"], folds=2, random_state=seed).fit(FEATURES, LABELS).predict_proba(FEATURES)
+        for seed in (1, 1, 2)
     )
-    assert np.array_equal(one.predict_proba(features), two.predict_proba(features))
-    assert not np.array_equal(one.predict_proba(features), other.predict_proba(features))
-    model = quick(learners=["network"], rounds=1, budget=1e-6).fit(features, labels)
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+    model = quick(learners=["network"], rounds=1, budget=1e-6).fit(FEATURES, LABELS)
     assert len(model.candidates_["candidate"]) == 1, "a budget too small for anything buys one network"
-    np.testing.assert_allclose(model.predict_proba(features)[5:6], model.predict_proba(features[5:6]), rtol=1e-10)
+    np.testing.assert_allclose(model.predict_proba(FEATURES)[5:6], model.predict_proba(FEATURES[5:6]), rtol=1e-10)
 
 
 def test_any_labels_and_inputs():
-    """Words as labels; float32, tensors, images and sparse matrices as features."""
-    features, labels, _ = small()
-    words = np.array(["ant", "bee", "cat"])[labels]
-    reference = quick(rounds=2).fit(features.astype(np.float32), words)
-    assert set(reference.predict(features)) <= {"ant", "bee", "cat"}
+    """Words as labels; float32, tensors, images and sparse matrices as features. The wrong labels are a table."""
+    words, plain = np.array(["ant", "bee", "cat"])[LABELS], FEATURES.astype(np.float32)
+    reference = quick(rounds=1, folds=2).fit(plain, words)
+    assert set(reference.predict(plain)) <= {"ant", "bee", "cat"}
     assert set(reference.suggested_labels_) <= {"ant", "bee", "cat"}
-    images = features.reshape(-1, 2, 2, 2).astype(np.float32)
-    for same in (torch.from_numpy(features).float(), images, torch.from_numpy(images)):
-        model = quick(rounds=2).fit(same, words)
-        assert np.array_equal(model.predict_proba(same), reference.predict_proba(features.astype(np.float32)))
-    rows = sparse.csr_matrix(np.maximum(features, 0))
+    images = plain.reshape(-1, 2, 2, 2)
+    for same in (torch.from_numpy(plain), images, torch.from_numpy(images)):
+        model = quick(rounds=1, folds=2).fit(same, words)
+        assert np.array_equal(model.predict_proba(same), reference.predict_proba(plain))
+    rows = sparse.csr_matrix(np.maximum(FEATURES, 0))
     assert quick(rounds=1).fit(rows, words).score(rows, words) > 0.5
+    issues = reference.label_issues()
+    assert len(issues) == reference.n_wrong_ > 0
+    assert list(issues.columns) == ["row", "given", "suggested", "score"]
+    assert list(issues["score"]) == sorted(issues["score"])
+    assert (issues["given"] == words[issues["row"]]).all()
+    assert (issues["given"] != issues["suggested"]).all()
+    assert np.mean((LABELS != TRUE)[issues["row"]]) > 0.8
+    assert issues["row"][0] == reference.label_scores_.argmin()
 
 
 def test_tables_with_categories_and_gaps():
@@ -138,12 +143,11 @@ def test_tables_with_categories_and_gaps():
 
 def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
     """The second fit finds all predictions of the first one, and comes to the same model."""
-    features, labels, _ = small()
-    fresh = quick(learners=["k-nn", "network"]).fit(features, labels)
-    remembering = quick(learners=["k-nn", "network"], memory=tmp_path)
+    fresh = quick(learners=["k-nn", "network"], folds=2).fit(FEATURES, LABELS)
+    remembering = quick(learners=["k-nn", "network"], folds=2, memory=tmp_path)
     monkeypatch.setattr("symloss.fit.estimator.RobustClassifier._last_round", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        remembering.fit(features, labels)
+        remembering.fit(FEATURES, LABELS)
     kept = sorted(tmp_path.iterdir())
     assert len(kept) > 3
     monkeypatch.undo()
@@ -151,69 +155,67 @@ def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
     tried = []
     real = search.Memory.keep
     monkeypatch.setattr(search.Memory, "keep", lambda *args: tried.append(args) or real(*args))
-    again = remembering.fit(features, labels)
+    again = remembering.fit(FEATURES, LABELS)
     assert len(tried) <= 1
-    assert np.array_equal(fresh.predict_proba(features), again.predict_proba(features))
-    other = remembering.set_params(random_state=5).fit(features, labels)
-    assert not np.array_equal(fresh.predict_proba(features), other.predict_proba(features))
+    assert np.array_equal(fresh.predict_proba(FEATURES), again.predict_proba(FEATURES))
+    other = remembering.set_params(random_state=5).fit(FEATURES, LABELS)
+    assert not np.array_equal(fresh.predict_proba(FEATURES), other.predict_proba(FEATURES))
     assert len(list(tmp_path.iterdir())) == 2 * len(kept)
 
 
 def test_pipeline_grid_search_and_clone():
-    features, labels, true = small()
-    tuned = GridSearchCV(make_pipeline(StandardScaler(), quick()), {"robustclassifier__rounds": [1, 2]}, cv=2)
-    assert tuned.fit(features, labels).score(features, true) > 0.8
+    few = quick(learners=["closed-form", "k-nn"])
+    tuned = GridSearchCV(make_pipeline(StandardScaler(), few), {"robustclassifier__rounds": [1, 2]}, cv=2)
+    assert tuned.fit(FEATURES, LABELS).score(FEATURES, TRUE) > 0.8
     assert clone(quick(rounds=7)).rounds == 7
 
 
 def test_a_network_is_exported():
-    features, labels, _ = small()
-    rows = torch.from_numpy(features).float()
-    model = quick(learners=["network"]).fit(features, labels)
+    rows = torch.from_numpy(FEATURES).float()
+    model = quick(learners=["network"], folds=2).fit(FEATURES, LABELS)
     module, state = model.export()
-    assert np.mean(module(rows).argmax(1).numpy() == model.predict(features)) > 0.9
+    assert np.mean(module(rows).argmax(1).numpy() == model.predict(FEATURES)) > 0.9
     copy, _ = pickle.loads(pickle.dumps(model)).export()
     copy.load_state_dict(state)
     torch.testing.assert_close(copy(rows), module(rows))
-    alone = quick(learners=["network"], simple=True).fit(features, labels)
+    alone = quick(learners=["network"], folds=2, simple=True).fit(FEATURES, LABELS)
     assert (len(alone.predictor_.members), alone.learner_) == (1, "network")
     exported = alone.export()[0](rows).detach().exp().numpy()
-    np.testing.assert_allclose(exported, alone.predict_proba(features), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(exported, alone.predict_proba(FEATURES), rtol=1e-3, atol=1e-4)
     with pytest.raises(ValueError, match="only a network can be exported; the learner that was chosen is"):
-        quick(learners=["closed-form"]).fit(features, labels).export()
+        quick(learners=["closed-form"]).fit(FEATURES, LABELS).export()
 
 
 def test_weights_count():
     """Rows of weight zero teach nothing."""
-    features, _, true = small(wrong=0.0, rows=200)
-    labels, weights = true.copy(), np.ones(200)
-    labels[100:], weights[100:] = (true[100:] + 1) % 3, 0.0
+    labels, weights = TRUE.copy(), np.ones(150)
+    labels[75:], weights[75:] = (TRUE[75:] + 1) % 3, 0.0
     model = quick(rounds=1)
-    assert model.fit(features, labels, weights).score(features, true) > 0.8
-    assert model.fit(features, labels).score(features, true) < 0.75
+    assert model.fit(FEATURES, labels, weights).score(FEATURES, TRUE) > 0.8
+    assert model.fit(FEATURES, labels).score(FEATURES, TRUE) < 0.75
 
 
 def test_very_unequal_classes_are_judged_by_balanced_accuracy():
+    """With one class in ten, near the other, nothing beats the majority in accuracy, yet something was learnt."""
     rng = np.random.default_rng(0)
     labels = (np.arange(1000) % 100 == 0).astype(int)
     features = rng.normal(size=(1000, 4)) + 3 * labels[:, None]
-    model = RobustClassifier(learners=["closed-form", "logistic", "network"], losses=["ce"], budget=3)
-    model.fit(features, labels)
+    model = quick(learners=["closed-form", "logistic", "network"], losses=["ce"]).fit(features, labels)
     assert model.measure_ == "balanced accuracy"
     assert np.mean(model.predict(features[labels == 1]) == 1) > 0.8
     assert np.mean(model.predict(features[labels == 0]) == 0) > 0.8
+    labels = (np.arange(600) % 10 == 0).astype(int)
+    features = rng.normal(size=(600, 2)) + 0.8 * labels[:, None]
+    model = RobustClassifier(learners=["closed-form"], budget=1).fit(features, labels)
+    assert model.candidates_["noisy_accuracy"].max() <= 0.9
+    assert model.learned_
 
 
 def test_classes_with_few_examples():
-    features, labels, _ = small()
-    labels[0] = 3
-    assert 3 in quick().fit(features, labels).classes_
-    labels = np.arange(60) % 20
-    features[:60, 0] = 10 * labels
-    assert quick().fit(features[:60], labels).predict(features).shape == (150,)
-
-
-FEATURES, LABELS, _ = small()
+    labels, few = np.where(np.arange(150) == 0, 3, LABELS), np.arange(60) % 20
+    assert 3 in quick(rounds=1).fit(FEATURES, labels).classes_
+    features = np.column_stack([10 * few, FEATURES[:60]])
+    assert quick(rounds=1).fit(features, few).predict(features).shape == (60,)
 
 
 GAP = np.where(np.arange(150)[:, None] == 3, np.nan, FEATURES)
@@ -260,68 +262,42 @@ def test_a_learner_that_cannot_be_fitted_is_left_out():
 
 def test_a_leader_that_cannot_learn_from_corrected_labels_ends_no_fit(monkeypatch):
     """Nor one that fails when it is fitted to all rows: the others stand for it."""
-    features, labels, true = small()
     real, calls = held_out.fitted, []
 
     def fitted(candidate, data, given, rows, seed):
         calls.append(candidate.learner)
-        if candidate.learner == "k-nn" and (len(rows) == len(labels) or not np.array_equal(given, labels)):
+        if candidate.learner == "k-nn" and (len(rows) == 150 or not np.array_equal(given, LABELS)):
             raise ValueError("no neighbours today")
         return real(candidate, data, given, rows, seed)
 
     monkeypatch.setattr(held_out, "fitted", fitted)
-    model = quick(learners=["k-nn", "logistic"], budget=5).fit(features, labels)
+    model = quick(learners=["k-nn", "logistic"], budget=5).fit(FEATURES, LABELS)
     assert "k-nn" in calls
     assert {member.candidate.learner for member in model.predictor_.members} == {"logistic"}
     used = model.candidates_["candidate"][model.candidates_["averaged"]]
     assert model.learner_ == "logistic"
     assert all(name.startswith("logistic") for name in used)
-    assert model.score(features, true) > 0.8
+    assert model.score(FEATURES, TRUE) > 0.8
 
 
 def test_features_that_say_nothing():
-    """No count, no list, and a warning; with features that say something, none."""
+    """No count, no list, and a warning."""
     rng = np.random.default_rng(0)
     labels = rng.integers(6, size=300)
     with pytest.warns(UserWarning, match="^Nothing was learnt from these features"):
-        model = quick(learners=["closed-form", "k-nn", "network"], budget=2).fit(rng.normal(size=(300, 10)), labels)
+        model = quick(learners=["closed-form", "k-nn", "network"]).fit(rng.normal(size=(300, 10)), labels)
     assert not model.learned_
     assert np.isnan(model.noise_rate_)
     assert (model.n_wrong_, model.noise_rate_interval_) == (0, (0.0, 1.0))
     assert np.array_equal(model.suggested_labels_, labels)
     assert len(model.label_issues()) == 0
-    told = quick().fit(FEATURES, LABELS)
-    assert told.learned_
-    assert len(told.label_issues()) == told.n_wrong_ > 0
-
-
-def test_very_unequal_classes_may_be_told_by_balanced_accuracy_alone():
-    """One class in ten, near the other: nothing beats the majority in accuracy, yet something was learnt."""
-    rng = np.random.default_rng(0)
-    labels = (np.arange(600) % 10 == 0).astype(int)
-    features = rng.normal(size=(600, 2)) + 0.8 * labels[:, None]
-    model = RobustClassifier(learners=["closed-form"], budget=1).fit(features, labels)
-    assert model.candidates_["noisy_accuracy"].max() <= 0.9
-    assert model.learned_
-
-
-def test_the_list_of_wrong_labels_is_a_table():
-    features, numbers, true = small()
-    labels = np.array(["ant", "bee", "cat"])[numbers]
-    model = quick().fit(features, labels)
-    issues = model.label_issues()
-    assert list(issues.columns) == ["row", "given", "suggested", "score"]
-    assert list(issues["score"]) == sorted(issues["score"])
-    assert (issues["given"] == labels[issues["row"]]).all()
-    assert (issues["given"] != issues["suggested"]).all()
-    assert np.mean(numbers[issues["row"]] != true[issues["row"]]) > 0.8
-    assert issues["row"][0] == model.label_scores_.argmin()
 
 
 def test_what_is_named_is_what_predicts():
     """A small budget leaves one of the leaders, and that need not be the simplest of the best."""
-    digits, true = load_digits(return_X_y=True)
-    model = RobustClassifier(budget=1).fit(digits, corrupt(true, "sym:0.2", num_classes=10, seed=0).labels)
+    digits, true = (part[:900] for part in load_digits(return_X_y=True))
+    model = RobustClassifier(budget=0.5).fit(digits, corrupt(true, "sym:0.2", num_classes=10, seed=0).labels)
+    assert model.learned_
     members = [member.candidate for member in model.predictor_.members]
     assert model.learner_ in {one.learner for one in members}
     assert model.candidates_["candidate"][model.candidates_["chosen"]][0] in {one.name for one in members}
@@ -329,16 +305,11 @@ def test_what_is_named_is_what_predicts():
 
 def test_overlap_is_not_taken_for_certainty():
     """Two classes that overlap: clean accuracy is a range. Ten that are apart, with wrong labels: it is known."""
-    features, labels = overlapping()
+    rng, true = np.random.default_rng(0), np.arange(400) % 2
+    features, labels = true[:, None] + rng.normal(size=(400, 2)), np.where(rng.random(400) < 0.25, 1 - true, true)
     model = quick(learners=["closed-form", "logistic", "svc"], budget=2).fit(features, labels)
     assert model.learned_
     assert not model.classes_apart_
-    digits, true = load_digits(return_X_y=True)
+    digits, true = (part[:900] for part in load_digits(return_X_y=True))
     noisy = corrupt(true, "sym:0.4", num_classes=10, seed=0).labels
-    assert RobustClassifier(learners=["k-nn", "svc"], budget=4).fit(digits, noisy).classes_apart_
-
-
-def overlapping(rows=400):
-    rng = np.random.default_rng(0)
-    true = np.arange(rows) % 2
-    return true[:, None] + rng.normal(size=(rows, 2)), np.where(rng.random(rows) < 0.25, 1 - true, true)
+    assert RobustClassifier(learners=["k-nn", "svc"], budget=2).fit(digits, noisy).classes_apart_

@@ -1,14 +1,22 @@
-"""The statements of appendix F on regression: a test for each, named after it."""
+"""The statements of appendix F on regression: a test for each, named after it; and the regressors."""
 
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
 import torch
 from conftest import assert_close, generator
+from estimator_checks import assert_is_an_estimator
 from in_turn import in_turn
-from scipy import integrate, optimize, stats
+from refusals import all_refused, refused
+from scipy import integrate, sparse, stats
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import (
     distributions as D,  # noqa: N812
     nn,
@@ -22,6 +30,7 @@ from symloss.theory.regression import (
     UnhingedRegressor,
     certify_regression,
     symmetrize_regression,
+    weight_decay,
 )
 
 Q = D.Normal(torch.tensor(0.5, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64))
@@ -196,16 +205,11 @@ def data(n=60, d=4, seed=0):
     return features, features @ np.array([1.0, -2.0, 0.0, 0.5]) + 0.3
 
 
-def minimised(objective, size):
-    """The least value by an iterative solver, with derivatives by autograd."""
-
-    def value_and_slope(w):
-        w = torch.tensor(w, requires_grad=True)
-        value = objective(w)
-        (slope,) = torch.autograd.grad(value, w)
-        return float(value.detach()), slope.numpy()
-
-    return optimize.minimize(value_and_slope, np.zeros(size), jac=True, options={"gtol": 1e-12}).x
+def assert_least(objective, weights):
+    """A convex objective is least where its slope is zero."""
+    weights = torch.tensor(weights, requires_grad=True)
+    (slope,) = torch.autograd.grad(objective(weights), weights)
+    assert_close(slope, torch.zeros_like(slope))
 
 
 @in_turn("delta", [0.5, 1.0, 3.0])
@@ -230,8 +234,7 @@ def test_examples_f_5_and_f_7_closed_form_is_the_centroid_and_the_optimum(delta)
     assert np.allclose(regressor.coef_, centroid / 0.7, rtol=1e-12)
     assert regressor.intercept_ == 0
     x, y, loss = torch.from_numpy(features), torch.from_numpy(targets), UnhingedRegressionLoss(delta)
-    found = minimised(lambda w: loss(x @ w, y) + 0.35 * w.square().sum(), 4)
-    assert np.allclose(regressor.coef_, found, atol=1e-6)
+    assert_least(lambda w: loss(x @ w, y) + weight_decay([w], 0.7), regressor.coef_)
 
 
 @in_turn("name", [name for name in LOSSES if name != "absolute"])
@@ -255,24 +258,16 @@ def test_linear_approximations_of_a_symmetric_loss_are_symmetric(name):
 @in_turn("name", LOSSES)
 def test_proposition_f_8_convex_and_symmetric_implies_affine(name):
     """No loss is convex and symmetric but not affine: symmetrizing a convex one makes it affine, or not convex."""
-    for loss in (LOSSES[name], symmetrize_regression(LOSSES[name], Q)):
-        certificate = certify_regression(loss, Q)
+    certificates = [certify_regression(loss, Q) for loss in (LOSSES[name], symmetrize_regression(LOSSES[name], Q))]
+    for certificate in certificates:
         if certificate.convex and certificate.symmetric:
             assert certificate.affine, certificate
-    affine = bool(certify_regression(symmetrize_regression(LOSSES[name], Q), Q).affine)
-    assert affine == (name in ("squared", "unhinged"))
+    assert bool(certificates[1].affine) == (name in ("squared", "unhinged"))
 
 
 def test_proposition_f_8_needs_a_density_that_is_positive():
     """Where q is 0 on a part of the domain of y, convexity there is free: z^2 at targets that q never draws."""
-    q = D.Uniform(-1.0, 1.0)
-
-    def loss(z, y):
-        return torch.where(y.abs() > 1, z**2, -y * z)
-
-    assert certify_regression(loss, q).symmetric
-    z = torch.tensor([0.0, 1.0, 2.0])
-    assert_close(loss(z, torch.full((3,), 2.0)), z**2)
+    assert certify_regression(lambda z, y: torch.where(y.abs() > 1, z**2, -y * z), D.Uniform(-1.0, 1.0)).symmetric
 
 
 FAMILY = {
@@ -309,5 +304,147 @@ def test_linear_family_closed_form_is_the_optimum(name):
     regressor.fit(features, targets)
     assert regressor.mean_f_ == pytest.approx(f(sample).mean(), rel=1e-12)
     x, slopes = torch.from_numpy(features), torch.from_numpy(np.asarray(f(targets)) - f(sample).mean())
-    found = minimised(lambda w: (slopes * (x @ w)).mean() + 0.25 * w.square().sum(), 4)
-    assert np.allclose(regressor.coef_, found, atol=1e-6)
+    assert_least(lambda w: (slopes * (x @ w)).mean() + 0.25 * w.square().sum(), regressor.coef_)
+
+
+# The regressors.
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        UnhingedRegressor(),
+        UnhingedRegressor(delta=1.5, corruption_mean="median", fit_intercept=False, center=False),
+        LinearFamilyRegressor(corruption=[-1.0, 0.5, 2.0]),  # joblib cannot hash what torch makes
+    ],
+)
+def test_scikit_learn_checks(estimator):
+    assert_is_an_estimator(estimator)
+
+
+@pytest.fixture(scope="module")
+def xy():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(80, 3)) * [1, 2, 0.5] + [0, 3, -1]
+    return x, x @ [1.0, -0.5, 2.0] + 4 + random.normal(size=80)
+
+
+@in_turn("center", [True, False])
+@in_turn("intercept", [True, False])
+@in_turn(("delta", "mean"), [(None, 0.0), (1.5, 2.5), (None, "mean"), (1.5, "median")])
+def test_closed_form_is_the_optimum(xy, center, intercept, delta, mean):
+    """The intercept is the weight of one more column, and predictions are measured from the mean of the corruption."""
+    x, y = xy
+    regressor = UnhingedRegressor(0.8, delta=delta, corruption_mean=mean, fit_intercept=intercept, center=center)
+    m = {"mean": y.mean(), "median": np.median(y)}.get(mean, mean)
+    offset = y - m if delta is None else np.clip(y - m, -delta, delta)
+    regressor.fit(x, y)
+    assert regressor.corruption_mean_ == pytest.approx(m)
+    columns = np.column_stack([x - x.mean(0) if center else x, np.full(80, 1.0 * intercept)])
+    weights = np.append(regressor.coef_, regressor.predict(x)[0] - m - columns[0, :3] @ regressor.coef_)
+    by_column = -torch.from_numpy(offset @ columns / 80)
+    assert_least(lambda w: by_column @ w + 0.4 * w.square().sum(), weights)
+    assert np.allclose(regressor.predict(x), m + columns @ weights)
+    assert np.allclose(regressor.predict(x), x @ regressor.coef_ + regressor.intercept_)
+
+
+def test_sparse_single_and_far_features_give_the_same(xy):
+    x, y = xy
+    thin = np.where(x > 1, x, 0)
+    for regressor in (UnhingedRegressor(), LinearFamilyRegressor(np.tanh), UnhingedRegressor(center=False)):
+        dense = clone(regressor).fit(thin, y)
+        for kind in (sparse.csr_matrix, sparse.csc_array):
+            found = clone(regressor).fit(kind(thin), y)
+            assert np.allclose(found.coef_, dense.coef_, rtol=1e-12)
+            assert np.allclose(found.predict(kind(thin)), dense.predict(thin), rtol=1e-12)
+    near, far = UnhingedRegressor().fit(x, y), UnhingedRegressor().fit(x + 1e6, y + 1e6)
+    assert np.allclose(near.coef_, far.coef_, rtol=1e-6)
+    single = UnhingedRegressor().fit(x.astype(np.float32), y)
+    assert single.coef_.dtype == single.predict(x.astype(np.float32)).dtype == np.float32
+    assert np.allclose(single.coef_, near.coef_, rtol=1e-5)
+    white = np.linalg.qr(x - x.mean(0))[0] * np.sqrt(len(x))  # for which it is least squares
+    assert np.allclose(
+        UnhingedRegressor().fit(white, y).predict(white), LinearRegression().fit(white, y).predict(white)
+    )
+
+
+@in_turn("delta", [None, 3.0])
+def test_the_centroid_of_corrupted_targets_is_1_minus_p_times_the_clean_one(xy, delta):
+    """On average, exactly: the targets of q are put in, each with its share, instead of drawn."""
+    x, y = xy
+    q, p = np.linspace(-8, 8, 33), 0.7
+    weight = np.concatenate([np.full(80, 1 - p), np.full(80 * 33, p / 33)])
+    options = {"delta": delta, "fit_intercept": False, "center": False}
+    every = np.vstack([x, np.repeat(x, 33, 0)]), np.concatenate([y, np.tile(q, 80)])
+    corrupted = UnhingedRegressor(1 - p, **options).fit(*every, sample_weight=weight)
+    assert np.allclose(UnhingedRegressor(**options).fit(x, y).coef_, corrupted.coef_)
+
+
+def test_weights_are_repetitions_and_targets_are_fitted_one_by_one(xy):
+    x, y = xy
+    weight, both = np.arange(80) % 4, np.column_stack([y, -2 * y + 1])
+    for mean in (0.0, "mean", "median"):
+        regressor = UnhingedRegressor(delta=2.0, corruption_mean=mean)
+        weighted = clone(regressor).fit(x, y, sample_weight=weight)
+        repeated = clone(regressor).fit(np.repeat(x, weight, 0), np.repeat(y, weight))
+        assert np.allclose(weighted.coef_, repeated.coef_)
+        assert weighted.corruption_mean_ == pytest.approx(repeated.corruption_mean_)
+    for each in (regressor, LinearFamilyRegressor(np.tanh)):
+        together = clone(each).fit(x, both)
+        assert together.coef_.shape == (2, 3)
+        assert together.intercept_.shape == (2,)
+        for k in range(2):
+            assert np.allclose(together.predict(x)[:, k], clone(each).fit(x, both[:, k]).predict(x))
+
+
+def test_searches_and_pickles(xy):
+    x, y = xy
+    chain = make_pipeline(StandardScaler(), UnhingedRegressor())
+    search = GridSearchCV(chain, {"unhingedregressor__decay": np.arange(1, 4)}, cv=4).fit(x, y)  # whole numbers
+    assert search.best_score_ > 0.5
+    family = LinearFamilyRegressor(np.tanh, corruption=D.Normal(0.0, 1.0)).fit(x, y)
+    assert np.array_equal(pickle.loads(pickle.dumps(family)).predict(x), family.predict(x))
+
+
+@in_turn("corruption", [D.Exponential(0.5), torch.tensor([1.0, 3.0]), np.array([1, 3]), [1.5, 2.5]])
+def test_the_mean_of_f_is_subtracted(xy, corruption):
+    x, y = xy
+    found = LinearFamilyRegressor(corruption=corruption, center=False).fit(x, y)
+    expected = UnhingedRegressor(corruption_mean=2.0, center=False).fit(x, y)
+    assert found.mean_f_ == pytest.approx(-2, rel=1e-9)
+    assert np.allclose(found.predict(x), expected.predict(x) - 2)
+
+
+def test_bad_input(xy):
+    x, y = xy
+    single = x.astype(np.float32)
+    for decay in (0, -1.0, np.inf, np.nan):
+        with refused(ValueError, "decay", "(0, inf)"):
+            UnhingedRegressor(decay).fit(x, y)
+    for weights in (np.zeros(80), np.full(80, np.inf), -np.ones(80)):
+        with pytest.raises(ValueError, match=r"[Ss]ample.weight"):
+            UnhingedRegressor().fit(x, y, sample_weight=weights)
+    with pytest.raises(ValueError, match="NaN"):
+        UnhingedRegressor().fit(x, np.where(y > 3, np.nan, y))
+
+    def fit(*setting, x=x, y=y, **options):
+        return lambda: UnhingedRegressor(*setting, **options).fit(x, y)
+
+    def family(f=None, corruption=None):
+        return lambda: LinearFamilyRegressor(f, corruption=corruption).fit(x, y)
+
+    large, number = UnhingedRegressor(1e-3).fit(single, y), "f must return one finite number"
+    all_refused(
+        (TypeError, "decay ... '1'", fit("1")),
+        (ValueError, "delta ... (0, inf) ... -1", fit(delta=-1.0)),
+        (ValueError, "corruption_mean must be 'mean', 'median' or a number ... 'mode'", fit(corruption_mean="mode")),
+        (ValueError, "overflows ... scale", fit(x=x * 1e300, y=y * 1e300)),
+        (ValueError, "overflows ... scale", fit(1e-3, x=single * np.float32(1e37), y=y * 100)),
+        (ValueError, "overflows ... scale", fit(corruption_mean=-1.7e308, y=1e307 * y)),
+        (ValueError, "X ... predictions are finite in float32 ... too large", lambda: large.predict(single * 1e37)),
+        (TypeError, "f must be a function ... 3", family(3)),
+        (ValueError, f"{number} ... shape (80, 1) ... shape ()", family(lambda y: y.sum())),
+        (ValueError, f"{number} ... NaN or infinity", family(lambda y: np.full_like(y, np.nan))),
+        (TypeError, "corruption must be ... 'normal'", family(corruption="normal")),
+        (ValueError, "one distribution ... (2,)", family(corruption=D.Normal(torch.zeros(2), 1.0))),
+    )

@@ -16,7 +16,6 @@ import symloss
 from symloss.theory.binary import (
     MARGIN_FUNCTIONS,
     MarginCriterion,
-    Polynomial,
     anchored,
     decompose_margin,
     derivatives_at_zero,
@@ -55,6 +54,7 @@ def sum_is_constant(phi, z=Z):
 
 @in_turn("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
 def test_decomposition_into_odd_and_even_part(name):
+    """It is unique, and the binary case of the multi-class symmetrization: at scores (z/2, -z/2)."""
     phi = margin_function(ANALYTIC.get(name, name))
     odd, even = decompose_margin(phi)
     assert_close(odd(Z) + even(Z), phi(Z))
@@ -62,22 +62,16 @@ def test_decomposition_into_odd_and_even_part(name):
     assert_close(even(-Z), even(Z))
     assert sum_is_constant(odd)
     assert odd.symmetric
-    assert not margin_function(lambda z: z**2).symmetric
+    assert not even.symmetric
     # Unique: with anything even added, the odd part is the same.
     assert_close(symmetrize_margin(lambda z: phi(z) + z.cos() * z**2)(Z), odd(Z), 1e-12)
-
-
-@in_turn("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
-def test_the_binary_case_of_the_multi_class_symmetrization(name):
-    """Scores (z/2, -z/2): the label is the sign of the margin, and symloss.symmetrize finds the odd part."""
-    phi = margin_function(ANALYTIC.get(name, name))
 
     def two_classes(scores, labels):
         margin = scores[:, 0] - scores[:, 1]
         return phi(torch.where(labels == 0, margin, -margin))
 
     found = symloss.symmetrize(two_classes).per_class(torch.stack([Z / 2, -Z / 2], 1))
-    assert_close(found[:, 0], symmetrize_margin(phi)(Z), 1e-12)
+    assert_close(found[:, 0], odd(Z), 1e-12)
 
 
 @in_turn("name", ANALYTIC)
@@ -96,21 +90,18 @@ def test_proposition_b_1_symmetric_iff_even_derivatives_vanish(name):
 @in_turn("order", [1, 2, 5, 8])
 @in_turn("name", ANALYTIC)
 def test_every_truncation_is_symmetric(name, order):
+    """It is the polynomial of phi_sym, and near 0 close to it by the next power. That of phi is not symmetric."""
     truncation = taylor_truncation(ANALYTIC[name], order)
-    assert isinstance(truncation, Polynomial)
     assert truncation.symmetric
     assert sum_is_constant(truncation)
-    # It is the polynomial of phi_sym, and near 0 close to it by the next power.
     near = torch.linspace(-0.1, 0.1, 11, dtype=torch.float64)
     error = (truncation(near) - symmetrize_margin(ANALYTIC[name])(near)).abs()
     assert bool((error <= 10 * near.abs() ** (order + 1) + 1e-12).all())
-
-
-def test_truncations_of_the_original_are_not_symmetric():
-    for name in ("savage", "logistic", "quadratic"):
-        assert not taylor_truncation(ANALYTIC[name], 3, symmetric=False).symmetric
-    full = taylor_truncation("exponential", 6, symmetric=False)
-    assert full.coefficients == pytest.approx([(-1) ** k / math.factorial(k) for k in range(7)])
+    if order > 1 and name in ("savage", "logistic", "quadratic"):
+        assert not taylor_truncation(ANALYTIC[name], order, symmetric=False).symmetric
+    if name == "exponential":
+        full = taylor_truncation(name, order, symmetric=False)
+        assert full.coefficients == pytest.approx([(-1) ** k / math.factorial(k) for k in range(order + 1)])
 
 
 @in_turn("radius", [0.5, 2.0])
@@ -171,27 +162,19 @@ def test_known_constants(name):
 @in_turn("radius", [1.0, 4.0])
 @in_turn("name", CONVEX)
 def test_surrogate_bounds_the_zero_one_loss(name, radius):
+    """l_sur = 2/phi(-R) l_sym <= l, and beta_sur = 2/phi(-R) beta_sym <= 2/phi(-R) (beta - max(series, 0))."""
     phi = anchored(CONVEX[name], radius)
     found = surrogate(phi, radius)
     z = torch.linspace(-radius, radius, 4001, dtype=torch.float64)
     values = found(z)
-    zero_one = (z <= 0).double()
-    assert bool((values >= zero_one - 1e-9).all())
+    assert bool((values >= (z <= 0).double() - 1e-9).all())
     assert bool((values.diff() <= 1e-9).all())
-    assert float(found(torch.zeros(1, dtype=torch.float64))) == pytest.approx(1)
-    assert float(values[-1]) == pytest.approx(0, abs=1e-9)
-    assert found.factor == pytest.approx(2 / float(phi(torch.tensor([-radius], dtype=torch.float64))))
+    assert values[[2000, -1]].tolist() == pytest.approx([1, 0], abs=1e-9)
+    assert found.factor == pytest.approx(2 / float(phi(z[:1])))
     assert found.factor <= 1 + 1e-12
     assert found.symmetric
     assert sum_is_constant(found, z)
-
-
-@in_turn("name", CONVEX)
-def test_constants_of_the_surrogate(name):
-    """l_sur = 2/phi(-R) l_sym <= l, and beta_sur = 2/phi(-R) beta_sym <= 2/phi(-R) (beta - max(series, 0))."""
-    phi = anchored(CONVEX[name], 4.0)
-    found = surrogate(phi, 4.0)
-    before, after = margin_constants(phi, 4.0), margin_constants(found, 4.0)
+    before, after = margin_constants(phi, radius), margin_constants(found, radius)
     assert after.lipschitz == pytest.approx(found.factor * before.lipschitz_sym, rel=1e-7)
     assert after.smoothness == pytest.approx(found.factor * before.smoothness_sym, rel=1e-6, abs=1e-12)
     assert after.lipschitz <= before.lipschitz * (1 + 1e-9)
@@ -220,24 +203,14 @@ def test_formulas(name):
     found = margin_function(name)(torch.tensor(MARGINS, dtype=torch.float64))
     assert found.tolist() == pytest.approx([FORMULAS[name](z) for z in MARGINS], rel=1e-12)
     every = MarginCriterion(name, reduction="none")(SCORES, TARGETS)
-    for z, target, value in zip(SCORES.flatten(), TARGETS.flatten(), every.flatten(), strict=True):
-        assert float(value) == pytest.approx(FORMULAS[name](float(z if target else -z)), rel=1e-9, abs=1e-12)
+    margins = torch.where(TARGETS == 1, SCORES, -SCORES).flatten().tolist()
+    assert every.flatten().tolist() == pytest.approx([FORMULAS[name](z) for z in margins], rel=1e-9, abs=1e-12)
     for dtype in (torch.float32, torch.float64):
         z = torch.tensor([-80.0, -30.0, 30.0, 80.0], dtype=dtype, requires_grad=True)
         value = margin_function(name)(z)
         (slope,) = torch.autograd.grad(value.sum(), z)
         assert bool(value.isfinite().all() and slope.isfinite().all())
         assert bool((slope <= 0).all())
-
-
-def test_hypotheses_of_the_surrogate():
-    all_refused(
-        (ValueError, "phi(R) must be 0 ... 0.0485 ... R = 3", lambda: surrogate("logistic", 3.0)),
-        (ValueError, "phi(0) must be at least 1 ... 0.5", lambda: surrogate(lambda z: (4 - z) / 8, 4.0)),
-        (ValueError, "non-increasing ... rise", lambda: surrogate(lambda z: (z - 2) * (z - 1), 2.0)),
-        (ValueError, "convex ... chord", lambda: surrogate(lambda z: 1.5 - 1.5 * (z / 2) ** 3, 2.0)),
-        (ValueError, "finite ... nan", lambda: surrogate(lambda z: torch.log(-z), 2.0)),
-    )
 
 
 def test_a_slight_bend_is_seen_by_long_chords():
@@ -257,8 +230,6 @@ def test_a_slight_bend_is_seen_by_long_chords():
 
 
 def test_bad_potentials():
-    with refused(ValueError, "one value for each margin", "(3,)", "shape ()"):
-        margin_function(lambda z: z.sum())(torch.zeros(3))
     for radius in (0, -1.0, math.inf):
         for function in (surrogate, anchored, margin_constants):
             with refused(ValueError, "radius", "(0, inf)", radius):
@@ -267,10 +238,21 @@ def test_bad_potentials():
         (ValueError, "no margin loss named 'sigmoyd' ... did you mean 'sigmoid'?", lambda: margin_function("sigmoyd")),
         (TypeError, "phi must be ... 3", lambda: margin_function(3)),
         (TypeError, "phi must be", lambda: margin_function(MarginCriterion)),
+        (
+            ValueError,
+            "one value for each margin ... (3,) ... shape ()",
+            lambda: margin_function(torch.sum)(torch.ones(3)),
+        ),
         (ValueError, "phi(0) must be above phi(radius) ... 1 and 3", lambda: anchored(lambda z: 1 + z, 2.0)),
         (ValueError, "order ... [0, 12] ... 13", lambda: taylor_truncation("sigmoid", 13)),
         (ValueError, "derivative 1 of phi at 0 ... inf", lambda: derivatives_at_zero(lambda z: z.sqrt(), 2)),
         (ValueError, "slope of phi must be finite ... nan", lambda: margin_constants(lambda z: z.abs().sqrt(), 1.0)),
+        # The hypotheses of the surrogate.
+        (ValueError, "phi(R) must be 0 ... 0.0485 ... R = 3", lambda: surrogate("logistic", 3.0)),
+        (ValueError, "phi(0) must be at least 1 ... 0.5", lambda: surrogate(lambda z: (4 - z) / 8, 4.0)),
+        (ValueError, "non-increasing ... rise", lambda: surrogate(lambda z: (z - 2) * (z - 1), 2.0)),
+        (ValueError, "convex ... chord", lambda: surrogate(lambda z: 1.5 - 1.5 * (z / 2) ** 3, 2.0)),
+        (ValueError, "finite ... nan", lambda: surrogate(lambda z: torch.log(-z), 2.0)),
     )
 
 
@@ -281,15 +263,12 @@ def test_logistic_is_binary_cross_entropy(reduction, soft, weight):
     target = torch.rand(6, 4, dtype=torch.float64, generator=generator(2)) if soft else TARGETS.double()
     ours = MarginCriterion("logistic", weight=weight, reduction=reduction)
     theirs = nn.BCEWithLogitsLoss(weight=weight, reduction=reduction)
-    for found, expected in zip(
-        value_and_grad(ours, SCORES, target), value_and_grad(theirs, SCORES, target), strict=True
-    ):
-        assert_close(found, expected, 1e-10)
+    assert_close(value_and_grad(ours, SCORES, target), value_and_grad(theirs, SCORES, target), 1e-10)
     if reduction == "mean":
         assert_close(ours(SCORES, target), nn.MultiLabelSoftMarginLoss(weight=weight)(SCORES, target), 1e-10)
 
 
-def test_kinds_of_targets_and_shapes():
+def test_kinds_of_targets_shapes_and_copies():
     loss = MarginCriterion("sigmoid", reduction="none")
     for target in (TARGETS.bool(), TARGETS.int(), TARGETS.float(), TARGETS.double()):
         assert_close(loss(SCORES, target), loss(SCORES, TARGETS))
@@ -297,6 +276,11 @@ def test_kinds_of_targets_and_shapes():
     assert_close(loss(SCORES[0, 0], TARGETS[0, 0]), loss(SCORES, TARGETS)[0, 0])
     assert loss(SCORES.bfloat16(), TARGETS).dtype == torch.float32
     assert float(MarginCriterion("sigmoid")(torch.zeros(0, 4), torch.zeros(0, 4))) == 0
+    loss = MarginCriterion(symmetrize_margin("savage"), weight=WEIGHT)
+    for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        assert_close(twin(SCORES, TARGETS), loss(SCORES, TARGETS))
+    assert list(loss.state_dict()) == ["weight"]
+    assert "savage" in repr(loss)
 
 
 def test_masks_leave_entries_out():
@@ -329,29 +313,19 @@ def test_flipped_labels(name, eta):
         assert_close(noisy, (1 - eta) * clean + eta * flipped, 1e-12)
 
 
-def test_copies_and_pickles():
-    loss = MarginCriterion(symmetrize_margin("savage"), weight=WEIGHT)
-    for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
-        assert_close(twin(SCORES, TARGETS), loss(SCORES, TARGETS))
-    assert list(loss.state_dict()) == ["weight"]
-    assert "savage" in repr(loss)
-
-
 def test_bad_input_of_the_criterion():
-    loss = MarginCriterion("sigmoid")
+    loss, zeros = MarginCriterion("sigmoid"), torch.zeros(2)
     for wrong in (1.5, -0.1, math.nan):
         with refused(ValueError, "target", "probabilities", f"{wrong:g}"):
-            loss(torch.zeros(2), torch.tensor([1.0, wrong]))
-    with refused(ValueError, "target must have the input's shape (2, 3)", "(2,)"):
-        loss(torch.zeros(2, 3), torch.zeros(2))
-    with refused(ValueError, "mask", "bool", "(2,)", "torch.float32"):
-        loss(torch.zeros(2), torch.zeros(2), torch.ones(2))
+            loss(zeros, torch.tensor([1.0, wrong]))
     with refused(ValueError, "weight", "one entry for each label", "(5, 3)", "4"):
         MarginCriterion("sigmoid", weight=WEIGHT)(torch.zeros(5, 3), torch.zeros(5, 3))
     all_refused(
-        (ValueError, "target must hold 0 and 1 ... -1", lambda: loss(torch.zeros(2), torch.tensor([1, -1]))),
-        (TypeError, "input ... torch.int64", lambda: loss(torch.zeros(2, dtype=torch.long), torch.zeros(2))),
-        (TypeError, "target ... list", lambda: loss(torch.zeros(2), [0, 1])),
+        (ValueError, "target must have the input's shape (2, 3) ... (2,)", lambda: loss(torch.zeros(2, 3), zeros)),
+        (ValueError, "mask ... bool ... (2,) ... torch.float32", lambda: loss(zeros, zeros, torch.ones(2))),
+        (ValueError, "target must hold 0 and 1 ... -1", lambda: loss(zeros, torch.tensor([1, -1]))),
+        (TypeError, "input ... torch.int64", lambda: loss(zeros.long(), zeros)),
+        (TypeError, "target ... list", lambda: loss(zeros, [0, 1])),
         (TypeError, "weight ... list", lambda: MarginCriterion("sigmoid", weight=[1.0])),
         (ValueError, "reduction ... 'avg'", lambda: MarginCriterion("sigmoid", reduction="avg")),
     )
