@@ -134,7 +134,7 @@ class Loss(Scalable["Loss"]):
         """
         s = Scores(scores, dim)
         if validation.can_look(scores):
-            self.refuse(s, torch.ones_like(s.count, dtype=torch.bool))
+            self.refuse(s, torch.ones((), dtype=torch.bool, device=scores.device))
         return torch.where(s.present, self.values(s), 0.0)
 
     def slope(self, classes: int) -> float:
