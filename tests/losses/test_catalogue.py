@@ -15,7 +15,6 @@ from in_turn import in_turn
 from loss_batches import ROUND_TRIPS, WEIGHT, other_parameters
 from refusals import refused
 from representatives import REPRESENTATIVES, WITHOUT_SLOPE, every_path
-from torch import nn
 
 import symloss
 from symloss import functional
@@ -30,8 +29,8 @@ from symloss.losses.spec import parse, write
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def test_a_docstring_teaches():
-    """Formula, ranges, reference and example: written for people. The record reads formula and meanings from there."""
+def test_a_class_agrees_with_its_record():
+    """Formula, ranges, reference and example are written for people. The record reads formula and meanings there."""
     for name, loss in LOSSES.items():
         record, text = RECORDS[name], " ".join(inspect.cleandoc(loss.__doc__).split())
         source = "Lemire Paquin et al., " if record.source == PAPER else SOURCES[record.source]
@@ -39,17 +38,17 @@ def test_a_docstring_teaches():
         assert [record.formula, *(p.meaning for p in record.parameters)].count("") == 0, name
         assert [words for words in expected if words not in text] == [], name
         assert ('``normalize="l2"`` is the default here' in text) == (record.normalize == "l2"), name
-
-
-def test_a_signature_has_the_parameters_of_the_record():
-    for name, loss in LOSSES.items():
         *own, options = inspect.signature(loss).parameters.values()
-        replaced = {p.instead_of for p in RECORDS[name].parameters}
-        expected = {key: None if key in replaced else value for key, value in RECORDS[name].defaults.items()}
-        assert {p.name: p.default for p in own} == expected
+        replaced = {p.instead_of for p in record.parameters}
+        defaults = {key: None if key in replaced else value for key, value in record.defaults.items()}
+        assert {p.name: p.default for p in own} == defaults
         assert options.kind is options.VAR_KEYWORD
+        assert loss.__name__ in dir(symloss.losses)
+        assert record.function_name in dir(functional)
+        assert type(symloss.create_loss(name)) is getattr(symloss.losses, loss.__name__) is loss
     keywords = [p.name for p in inspect.signature(Criterion).parameters.values() if p.kind is p.KEYWORD_ONLY]
     assert list(LossOptions.__annotations__) == keywords
+    assert [name for name in RECORDS if name not in LOSSES] == [name for name in RECORDS if "+" in name]
 
 
 def test_generated_files_are_current():
@@ -69,15 +68,6 @@ def test_a_function_takes_parameters_by_position_too():
         functional.gce(scores, labels, 0.5, 0.5)
     with pytest.raises(TypeError, match="multiple values for argument 'q'"):
         functional.gce(scores, labels, 0.5, q=0.7)
-
-
-def test_skorch_finds_scores():
-    """It returns probabilities where the criterion is a CrossEntropyLoss, and raw scores otherwise."""
-    assert all(issubclass(loss, nn.CrossEntropyLoss) for loss in LOSSES.values())
-    classifier = pytest.importorskip("skorch").NeuralNetClassifier(nn.Linear(3, 2), criterion=symloss.GCE, verbose=0)
-    examples = torch.randn(40, 3)
-    probabilities = classifier.fit(examples, (examples[:, 0] > 0).long()).predict_proba(examples)
-    torch.testing.assert_close(torch.as_tensor(probabilities).sum(1), torch.ones(40))
 
 
 @in_turn("shape", [(4,), (5, 4), (3, 4, 2)])
@@ -107,16 +97,12 @@ PUBLISHED = {
 }
 
 
-def test_scores_are_batch_normalized_or_left_alone():
-    entries = tomllib.loads(resources.files("symloss").joinpath(FILE).read_text()).values()
-    found = {preset.get("scores") for each in entries for name, preset in each.items() if name != "source"}
-    assert found == {None, "batch-norm"}
-
-
 @in_turn("name", [name for name in RECORDS if RECORDS[name].presets])
 def test_a_preset_is_the_values_it_states(name):
     scores, labels = random_scores(5, CLASSES), random_labels(5)
+    entries = tomllib.loads(resources.files("symloss").joinpath(FILE).read_text())[name]
     for where, preset in RECORDS[name].presets.items():
+        assert entries[where].get("scores") in (None, "batch-norm")
         stated = symloss.create_loss(name, **preset.values)
         for loss in (symloss.create_loss(name, preset=where), symloss.create_loss(f"{name}:preset={where}")):
             assert repr(loss) == repr(stated)
@@ -137,12 +123,6 @@ def test_presets_are_the_published_ones(name):
         assert dict(preset.values) == values
 
 
-def test_given_values_win_over_a_preset():
-    loss = symloss.create_loss("nce+agce:preset=cifar10", q=2.0, reduction="sum")
-    stated = symloss.create_loss("nce+agce:alpha=1,beta=4,a=6,q=2", reduction="sum")
-    assert repr(loss) == repr(stated)
-
-
 # --- The losses on which options are tested stand for all of them -----------------------------------------------------
 
 
@@ -153,18 +133,11 @@ def nodes(loss):
 def ways(name):
     """How a loss is evaluated: by which kernels, by which operators, and by which formula where no kernel serves it."""
     loss = RECORDS[name].loss()
-    by_kernel = [
-        ("kernel", classes, unit, type(kernel_for(loss, classes, unit)))
-        for classes in (2, 10)
-        for unit in (None, Unit(1.0, 1e-5))
-    ]
-    plain = kernel_for(loss, 10) is None
-    by_operator = [("operator", type(node)) for node in nodes(loss) if node.children]
-    by_formula = [("formula", type(node)) for node in nodes(loss) if plain and not node.children]
+    units, plain = (None, Unit(1.0, 1e-5)), kernel_for(loss, 10) is None
     return {
-        *by_kernel,
-        *by_operator,
-        *by_formula,
+        *(("kernel", c, unit, type(kernel_for(loss, c, unit))) for c in (2, 10) for unit in units),
+        *(("operator", type(node)) for node in nodes(loss) if node.children),
+        *(("formula", type(node)) for node in nodes(loss) if plain and not node.children),
         ("symmetric", type(kernel_for(loss, 10)), loss.symmetric),
     }
 
@@ -209,30 +182,6 @@ def assert_every_way_agrees(name, values):
         assert torch.equal(value, expected[0])
         assert torch.equal(gradient, expected[1])
     return expected[0]
-
-
-@every_path
-@in_turn(
-    "options",
-    [
-        {"reduction": "sum", "ignore_index": 0},
-        {"label_smoothing": 0.2, "weight": WEIGHT},
-        {"normalize": "l2", "temperature": 0.5},
-        {"normalize": None},
-    ],
-)
-def test_function_and_module_take_the_same_options(name, options):
-    scores, labels = random_scores(5, CLASSES), random_labels(5)
-    function = function_of(name)(scores, labels, **options)
-    assert torch.equal(function, symloss.create_loss(name, **options)(scores, labels))
-
-
-def test_public_names_exist_and_are_listed():
-    for name, loss in LOSSES.items():
-        assert loss.__name__ in dir(symloss.losses)
-        assert RECORDS[name].function_name in dir(functional)
-        assert type(symloss.create_loss(name)) is getattr(symloss.losses, loss.__name__) is loss
-    assert [name for name in RECORDS if name not in LOSSES] == [name for name in RECORDS if "+" in name]
 
 
 @every_path
@@ -298,7 +247,9 @@ def test_kappa_as_text():
     assert symloss.AlphaMAE().loss == symloss.AlphaMAE(2.0).loss == symloss.AlphaMAE(alpha=None, kappa=None).loss
 
 
-def test_kappa_overrides_the_alpha_of_a_preset():
+def test_given_values_override_a_preset():
+    loss = symloss.create_loss("nce+agce:preset=cifar10", q=2.0, reduction="sum")
+    assert repr(loss) == repr(symloss.create_loss("nce+agce:alpha=1,beta=4,a=6,q=2", reduction="sum"))
     assert symloss.create_loss("alpha-mae:preset=cifar10,kappa=3").loss == symloss.AlphaMAE(kappa=3).loss
     resolved = resolve_layers("cifar10", "cifar10", "alpha-mae:kappa=3")
     assert resolved.settings.loss == "alpha-mae:kappa=3"
