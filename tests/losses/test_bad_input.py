@@ -138,6 +138,8 @@ FLAT = (ValueError, "scale='ce'", "slope at equal scores", "is 0", "must not be 
     *(option(ValueError, "normalize", value, f"got {value!r}", NORMALIZE) for value in ("l1", 3, [1])),
     *(option(ValueError, "scale", value, f"got {value!r}", "None, 'ce'") for value in ("mae", 2.0, ["ce"])),
     option(ValueError, "temperature", 0.5, "temperature=0.5", "normalize=None", "normalize='l2'"),
+    option(ValueError, "temperature", "auto", "temperature='auto' needs normalize='l2'", "got normalize=None"),
+    option(ValueError, "temperature", "hot", "must be a number in (0, inf) or 'auto'", "got 'hot'", normalize="l2"),
     *(option(ValueError, "temperature", t, f"got {t!r}", ABOVE_ZERO, normalize="l2") for t in (0, -1.0, NAN, "x")),
     option(TypeError, "temperature", True, "got True", ABOVE_ZERO, normalize="l2"),
     (("sgce", {"normalize": None, "temperature": 0.5}), ValueError, "temperature=0.5", "normalize='l2'"),
