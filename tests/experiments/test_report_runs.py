@@ -6,7 +6,7 @@ import json
 import shutil
 
 from in_turn import in_turn
-from refusals import refused
+from refusals import all_refused, refused
 from report_helpers import result, write_run
 
 from symloss.experiments import read_runs, resolve
@@ -27,42 +27,30 @@ def test_real_run_is_read_whole(tmp_path):
     assert run.class_names == tuple("0123456789")
     assert run.noise[1].shape == (10, 10)
     assert run.result.last.test_accuracy == result(run.folder)["last"]["test_accuracy"]
+    assert [each.name for each in read_runs(run.folder).finished] == ["run"], "a run itself is a folder of runs"
 
 
-def test_a_run_itself_is_a_folder_of_runs(tmp_path):
-    folder = write_run(tmp_path / "one", settings(), 0.5)
-    assert [run.name for run in read_runs(folder).finished] == ["one"]
-
-
-def test_unfinished_and_failed_runs_are_kept_and_named(tmp_path):
+def test_unfinished_and_failed_runs_are_kept_and_named_and_equal_settings_count_once(tmp_path):
     write_run(tmp_path / "cut", settings(seed=1), 0.5, finished=False)
-    failed = write_run(tmp_path / "failed", settings(seed=2), 0.5, finished=False)
-    (failed / "failure.json").write_text(json.dumps({"error": "the loss became nan"}))
-    done = write_run(tmp_path / "done", settings(seed=3), 0.5)  # after a failure
-    (done / "failure.json").write_text(json.dumps({"error": "killed"}))
+    write_run(tmp_path / "failed", settings(seed=2), 0.5, finished=False)
+    write_run(tmp_path / "done", settings(seed=3), 0.5)
+    for name, reason in (("failed", "the loss became nan"), ("done", "killed before it was done")):
+        (tmp_path / name / "failure.json").write_text(json.dumps({"error": reason}))
+    write_run(tmp_path / "begun", settings(seed=3), 0.5, finished=False)
+    shutil.copytree(tmp_path / "done", tmp_path / "later")
     runs = read_runs(tmp_path)
     assert [run.name for run in runs.finished] == ["done"]
-    assert {run.name: run.progress for run in runs.unfinished} == {
-        "cut": "unfinished: 2 of 4 epochs",
-        "failed": "failed: the loss became nan",
-    }
-
-
-def test_the_same_settings_count_once_and_the_finished_one_wins(tmp_path):
-    write_run(tmp_path / "a", settings(), 0.5, finished=False)
-    write_run(tmp_path / "b", settings(), 0.6)
-    shutil.copytree(tmp_path / "b", tmp_path / "c")
-    runs = read_runs(tmp_path)
-    assert [run.name for run in runs.finished] == ["b"]
-    assert runs.unfinished == ()
-    assert sorted((run.name, other.name) for run, other in runs.repeated) == [("a", "b"), ("c", "b")]
+    expected = {"cut": "unfinished: 2 of 4 epochs", "failed": "failed: the loss became nan"}
+    assert {run.name: run.progress for run in runs.unfinished} == expected
+    assert sorted((run.name, other.name) for run, other in runs.repeated) == [("begun", "done"), ("later", "done")]
 
 
 def test_a_place_without_runs_is_refused(tmp_path):
-    with refused(FileNotFoundError, "RUNS", tmp_path / "nothing"):
-        read_runs(tmp_path / "nothing")
-    with refused(FileNotFoundError, "RUNS", tmp_path, "without any run"):
-        read_runs(tmp_path)
+    nothing = tmp_path / "nothing"
+    all_refused(
+        (FileNotFoundError, f"RUNS ... {nothing}", lambda: read_runs(nothing)),
+        (FileNotFoundError, f"RUNS ... {tmp_path} ... without any run", lambda: read_runs(tmp_path)),
+    )
 
 
 @in_turn(
@@ -96,8 +84,13 @@ def test_damaged_folders_are_refused(tmp_path, file, content, ingredient):
         read_runs(tmp_path)
 
 
-def test_damaged_noise_classes_and_metrics_are_refused_when_they_are_read(tmp_path):
+def test_damaged_noise_classes_metrics_and_evaluations_are_refused_when_they_are_read(tmp_path):
     folder = write_run(tmp_path / "run", settings(), 0.5)
+    evaluation = folder / "evaluation-other.json"
+    (run,) = read_runs(tmp_path).finished
+    assert run.accuracy("other") is None
+    evaluation.write_text(json.dumps({"accuracy": 0.25, "examples": 4}))
+    assert run.accuracy("other") == 0.25
     square = {"transitions": [[1, 2]], "noisy_sha256": ""}
     for file, content, name, said in (
         ("noise.json", "{}", "noise", "transitions"),
@@ -110,22 +103,6 @@ def test_damaged_noise_classes_and_metrics_are_refused_when_they_are_read(tmp_pa
         (run,) = read_runs(tmp_path).finished
         with refused(ValueError, folder / file, said):
             getattr(run, name)
-
-
-def test_damaged_evaluation_is_refused(tmp_path):
-    folder = write_run(tmp_path / "run", settings(), 0.5)
-    (run,) = read_runs(tmp_path).finished
-    assert run.accuracy("other") is None
-    (folder / "evaluation-other.json").write_text(json.dumps({"accuracy": 0.25, "examples": 4}))
-    assert run.accuracy("other") == 0.25
-    (folder / "evaluation-other.json").write_text(json.dumps({"examples": 4}))
+    evaluation.write_text(json.dumps({"examples": 4}))
     with refused(ValueError, "evaluation-other.json", "accuracy"):
         run.accuracy("other")
-
-
-def test_a_line_of_metrics_that_was_cut_off_is_skipped(tmp_path):
-    folder = write_run(tmp_path / "run", settings(), 0.5)
-    with open(folder / "metrics.jsonl", "a") as file:
-        file.write('{"epoch": 9, "test_acc')
-    (run,) = read_runs(tmp_path).finished
-    assert [row.epoch for row in run.epochs] == [1, 2, 3, 4]
