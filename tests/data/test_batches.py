@@ -253,6 +253,6 @@ def test_what_is_refused(files: ImageFiles):
         (TypeError, "uint8 images or floating-point features; got torch.int64", lambda: resident(whole)),
         (ValueError, "(N, C, H, W), to be augmented; got (4, 3)", lambda: resident(examples, augmentation=("flip",))),
         (ValueError, "epoch must be a whole number in [0, inf); got -1", lambda: list(resident().epoch(-1))),
-        (ValueError, "size must be given for images in files", lambda: streamed(files, size=None)),
+        (TypeError, "size must be a whole number in [1, inf); got None", lambda: streamed(files, size=None)),
         (ValueError, "that of the resized-crop, 16; got 32", lambda: streamed(files, size=32, augmentation=STREAMED)),
     )

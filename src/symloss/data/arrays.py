@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +58,7 @@ def _open(path: Path) -> Iterator[Any]:
 
 
 def _part(path: Path, pairs: tuple[tuple[str, str], ...], bad: BadFiles) -> Part:
-    with _open(path) as file:
-        pair = next((pair for pair in pairs if set(pair) <= set(file.files)), None)
-        if pair is None:
-            wanted = " or ".join(" and ".join(pair) for pair in pairs)
-            raise ValueError(f"{path} must hold the arrays {wanted}; got {', '.join(file.files) or 'none'}")
-        x, y = (_array(file, name, path) for name in pair)
+    pair, (x, y) = _arrays(path, pairs)
     if len(x) != len(y) or not len(x):
         raise ValueError(
             f"{path} must hold as many inputs as labels, and some; got {len(x)} inputs and {len(y)} labels"
@@ -82,12 +77,18 @@ def _part(path: Path, pairs: tuple[tuple[str, str], ...], bad: BadFiles) -> Part
 
 def open_inputs_array(path: Path) -> Tensor:
     """Read the inputs alone, without labels: test inputs if there are any, else training inputs."""
-    names = (TEST_PAIR[0], *(pair[0] for pair in PAIRS))
+    (name,), (x,) = _arrays(path, [pair[:1] for pair in (TEST_PAIR, *PAIRS)])
+    return _inputs(x, f"{name} of {path}")
+
+
+def _arrays(path: Path, groups: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], list[Array]]:
+    """Read the first group of arrays that the file has, and return their names too."""
     with _open(path) as file:
-        name = next((name for name in names if name in file.files), None)
-        if name is None:
-            raise ValueError(f"{path} must hold the array {' or '.join(names)}; got {', '.join(file.files) or 'none'}")
-        return _inputs(_array(file, name, path), f"{name} of {path}")
+        names = next((group for group in groups if set(group) <= set(file.files)), None)
+        if names is None:
+            wanted = " or ".join(" and ".join(group) for group in groups)
+            raise ValueError(f"{path} must hold the arrays {wanted}; got {', '.join(file.files) or 'none'}")
+        return names, [_array(file, name, path) for name in names]
 
 
 def _array(file: Any, name: str, path: Path) -> Array:

@@ -163,8 +163,6 @@ class Streamed:
     def __init__(
         self, files: ImageFiles, augmentation: Augmentation | None, device: torch.device, size: int | None, workers: int
     ):
-        if size is None:
-            raise ValueError("size must be given for images in files, the side to bring them to; got None")
         self.size = int(checks.number("size", size, "[1, inf)", whole=True))
         self.workers = int(checks.number("workers", workers, "[0, inf)", whole=True))
         if augmentation is not None and augmentation.size not in (None, self.size):

@@ -17,7 +17,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 from symloss.checks import nearest
 from symloss.environment import data_root
@@ -108,9 +108,12 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
             if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
                 return  # nothing is missing
             raise ConnectionError(f"Could not download {url}: HTTP {error.code} {error.reason}.") from error
-        except DiskFull:
-            raise
         except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, OSError) and disk_is_full(error):
+                raise DiskFull(
+                    f"{part.parent} has no room for {part.name.removesuffix('.part')}: {error.strerror}. What has "
+                    "arrived is kept; rerun the same command to resume.",
+                ) from error
             problem = str(getattr(error, "reason", error)) or type(error).__name__
     have = part.stat().st_size if part.exists() else 0
     raise ConnectionError(
@@ -139,11 +142,11 @@ def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None])
             have = 0  # the server sends the whole file
         length = answer.headers.get("Content-Length", "")
         total = have + int(length) if length.isascii() and length.isdecimal() else None
-        with part.open("ab", buffering=0) as file:
+        with part.open("ab") as file:
             file.truncate(have)
             progress(have, total)
             while max(have, total or 0) <= LARGEST_FILE and (block := answer.read(_BLOCK)):
-                _write(file, block, part)
+                file.write(block)
                 have += len(block)
                 progress(have, total)
     size = max(have, total or 0)
@@ -154,20 +157,6 @@ def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None])
         )
     if total is not None and have < total:
         raise ConnectionError(f"a connection that ended after {have} of {total} bytes")
-
-
-def _write(file: BinaryIO, block: bytes, part: Path) -> None:
-    view = memoryview(block)
-    try:
-        while view:
-            view = view[file.write(view) :]
-    except OSError as error:
-        if disk_is_full(error):
-            raise DiskFull(
-                f"{part.parent} has no room for {part.name.removesuffix('.part')}: {error.strerror}. What has "
-                "arrived is kept; rerun the same command to resume.",
-            ) from error
-        raise
 
 
 class Source(NamedTuple):

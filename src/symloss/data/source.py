@@ -93,12 +93,9 @@ size=None, skip_bad=False)
         path = existing(self.data)
         if self.test is None:
             return path, None
-        if self.test == "":  # as a path it would be the current folder
-            raise ValueError("test must be an existing folder or file; got an empty text")
-        test = Path(self.test)
+        test = _path("test", "an existing folder or file", str(self.test))
         if not test.exists():
             raise FileNotFoundError(f"test must be an existing folder or file; got {str(test)!r}")
-        _refuse_pipe(test, "test")
         wanted, given = _kind(path), _kind(test)
         if wanted != given:
             raise ValueError(f"test must be of the same kind as the training data, a {wanted}; got a {given}, {test}")
@@ -114,21 +111,22 @@ size=None, skip_bad=False)
 
 def existing(spec: str) -> Path:
     """Return the path of the user's own data. Anything else is treated as a misspelt data set name."""
-    if not spec:  # as a path it would be the current folder
-        raise ValueError("data must be a known name or an existing folder or file; got an empty text")
-    path = Path(spec)
+    path = _path("data", "a known name or an existing folder or file", spec)
     if path.exists():
-        _refuse_pipe(path, "data")
         return path
     if path.name != spec or path.suffix in FILES:
         raise FileNotFoundError(f"data must be an existing folder or file, or one of {', '.join(KNOWN)}; got {spec!r}")
     raise ValueError(f"data must be a known name or an existing folder or file; got {spec!r}, {nearest(spec, KNOWN)}")
 
 
-def _refuse_pipe(path: Path, what: str) -> None:
-    """Refuse pipes and devices: they would be waited for, and cannot be read twice."""
-    if not (path.is_dir() or path.is_file()):
-        raise ValueError(f"{what} must be a folder or a file; got a pipe or a device, {str(path)!r}")
+def _path(argument: str, allowed: str, text: str) -> Path:
+    """Refuse pipes and devices, which would be waited for and cannot be read twice, and no path at all."""
+    path = Path(text)
+    if not text:  # as a path it would be the current folder
+        raise ValueError(f"{argument} must be {allowed}; got an empty text")
+    if path.exists() and not (path.is_dir() or path.is_file()):
+        raise ValueError(f"{argument} must be a folder or a file; got a pipe or a device, {text!r}")
+    return path
 
 
 def _kind(path: Path) -> str:

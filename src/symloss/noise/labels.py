@@ -169,7 +169,7 @@ SPREAD = 0.1  # standard deviation of the examples' flip rates
 
 CHUNK = 1024
 
-Inputs = NDArray[np.generic] | Tensor
+Inputs = NDArray[np.generic]
 
 
 def relabel_by_input(
@@ -232,23 +232,20 @@ def _moments(features: Inputs) -> tuple[NDArray[np.float64], NDArray[np.float64]
 def _chunks(features: Inputs, rows: Labels) -> Iterator[tuple[Labels, NDArray[np.float64]]]:
     for start in range(0, len(rows), CHUNK):
         some = rows[start : start + CHUNK]
-        if isinstance(features, Tensor):
-            chunk = features[torch.from_numpy(some)].detach().cpu().double().numpy()
-        else:
-            chunk = features[some].astype(np.float64)
+        chunk = features[some].astype(np.float64)
         if not np.isfinite(chunk).all():
             raise ValueError("inputs must be finite numbers for instance noise; got nan or inf")
         yield some, chunk.reshape(len(some), -1)
 
 
 def _checked(inputs: object, size: int) -> Inputs:
-    if not (
-        (isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biuf")
-        or (isinstance(inputs, Tensor) and not inputs.is_complex())
-    ):
-        given = getattr(inputs, "dtype", type(inputs).__name__)
+    given = getattr(inputs, "dtype", type(inputs).__name__)
+    if isinstance(inputs, Tensor):  # NumPy has no bfloat16
+        inputs = (inputs.float() if inputs.dtype == torch.bfloat16 else inputs).detach().cpu().numpy()
+    if not isinstance(inputs, np.ndarray) or inputs.dtype.kind not in "biuf":
         raise TypeError(f"inputs must be a numpy array or a tensor of real numbers for instance noise; got {given}")
-    shape = tuple(inputs.shape)
-    if len(shape) < 2 or shape[0] != size or 0 in shape:
-        raise ValueError(f"inputs must have shape ({size}, ...) with a feature at least, as the labels; got {shape}")
+    if inputs.ndim < 2 or len(inputs) != size or 0 in inputs.shape:
+        raise ValueError(
+            f"inputs must have shape ({size}, ...) with a feature at least, as the labels; got {inputs.shape}"
+        )
     return inputs

@@ -108,10 +108,9 @@ class Corruption:
 
     def save(self, folder: str | Path) -> None:
         """Write noise.npz and noise.json, each of them whole or not at all."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_arrays(folder / LABELS_FILE, labels=self.labels, clean=self.clean, counts=self.manifest.counts)
-        write_document(folder / MANIFEST_FILE, self.manifest.document())
+        arrays = {"labels": self.labels, "clean": self.clean, "counts": self.manifest.counts}
+        write_arrays(Path(folder, LABELS_FILE), **arrays)
+        write_document(Path(folder, MANIFEST_FILE), self.manifest.document())
 
 
 def load_corruption(folder: str | Path) -> Corruption:
@@ -170,7 +169,8 @@ def with_checksum(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_arrays(path: Path, **arrays: NDArray[Any]) -> None:
-    """Write arrays to an .npz file, wholly or not at all."""
+    """Write arrays to an .npz file, wholly or not at all. Its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
     write_whole(path, content.getvalue())

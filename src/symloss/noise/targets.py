@@ -68,10 +68,8 @@ class TargetCorruption:
 
     def save(self, folder: str | Path) -> None:
         """Write targets.npz and targets.json, each of them whole or not at all."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        files.write_arrays(folder / NPZ, targets=self.targets, clean=self.clean, replaced=self.replaced)
-        files.write_document(folder / JSON, self.manifest.document())
+        files.write_arrays(Path(folder, NPZ), targets=self.targets, clean=self.clean, replaced=self.replaced)
+        files.write_document(Path(folder, JSON), self.manifest.document())
 
 
 def load_target_corruption(folder: str | Path) -> TargetCorruption:
