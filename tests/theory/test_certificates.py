@@ -1,17 +1,22 @@
-"""Certificates: every declared fact measured both ways, known constants, and counter-examples that hold up."""
+"""Certificates: declared facts measured both ways, counter-examples that hold up, constants against brute force."""
 
+import functools
 import math
 
 import pytest
+import reference
 import torch
-from conftest import certified, every_loss
+from conftest import certified, every_loss, generator
 from in_turn import in_turn
 from interesting_parameters import interesting_settings
 from refusals import all_refused
 from representatives import REPRESENTATIVES
 
 import symloss
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue import RECORDS
+from symloss.theory.certificates import Constant
+from symloss.theory.search import Grouped, largest_derivatives
 
 SIZES = (2, 3, 10, 100)
 
@@ -139,17 +144,6 @@ def pick(z, y):
     return z.gather(1, y[:, None]).squeeze(1)
 
 
-def test_losses_of_raw_scores():
-    """A loss that is no function of log p: -z_y (sec. 3)."""
-    linear = symloss.certify(lambda z, y: -pick(z, y), 4)
-    assert linear.permutation_invariant
-    assert linear.non_increasing
-    assert linear.convex
-    assert not linear.symmetric
-    assert not linear.locally_symmetric
-    assert linear.slope == pytest.approx(1)
-
-
 def next_score_less_own(z, y):
     """z_(y+1) - z_y: linear, symmetric, unchanged by the cyclic shift of the classes, and not unhinged."""
     return pick(z, (y + 1) % z.shape[1]) - pick(z, y)
@@ -166,13 +160,13 @@ def test_one_renaming_is_not_enough(loss, classes):
     """Each of these is unchanged by one of the two renamings that make up all others, and changed by the other."""
     finding = symloss.certify(loss, classes).permutation_invariant
     assert not finding
-    a, b = (torch.tensor(finding.counter_example.scores[name], dtype=torch.float64) for name in "ab")
-    label = finding.counter_example.label
+    example = finding.counter_example
+    a, b = (torch.tensor(example.scores[name], dtype=torch.float64) for name in "ab")
+    new_label = int(example.seen.split("label ")[1].split(",")[0])
     assert torch.equal(a.sort().values, b.sort().values)
-    new_label = int(finding.counter_example.seen.split("label ")[1].split(",")[0])
-    every = [loss(point[None], torch.tensor([y])) for point, y in ((a, label), (b, new_label))]
-    assert a[label] == b[new_label]
-    assert float((every[0] - every[1]).abs()) == pytest.approx(finding.measure)
+    assert a[example.label] == b[new_label]
+    before, after = (loss(z[None], torch.tensor([y])) for z, y in ((a, example.label), (b, new_label)))
+    assert float((before - after).abs()) == pytest.approx(finding.measure)
     assert symloss.certify(next_score_less_own, 2).permutation_invariant  # two classes have one renaming
 
 
@@ -188,8 +182,13 @@ def test_a_jump_upwards_is_no_decrease():
     assert symloss.certify(lambda z, y: (pick(z, y) < 0.1).double() - 0.001 * pick(z, y), 3).non_increasing
 
 
-def test_kinks_ramps_and_growth():
+def test_linear_losses_kinks_ramps_and_growth():
     """A kink has no bounded curvature, only chords see a ramp, a logarithm grows, a tail that levels off is bounded."""
+    linear = symloss.certify(lambda z, y: -pick(z, y), 4)  # which is no function of log p (sec. 3)
+    assert all(linear.findings[fact] for fact in ("permutation_invariant", "non_increasing", "convex"))
+    assert not linear.symmetric
+    assert not linear.locally_symmetric
+    assert linear.slope == pytest.approx(1)
     margin = symloss.certify(torch.nn.MultiMarginLoss(), 4)
     assert margin.smoothness == math.inf
     assert margin.convex
@@ -216,7 +215,7 @@ def test_a_map_of_the_scores_keeps_symmetry(normalize, said):
 
 
 def test_what_can_be_certified():
-    """A name, an expression, a module of ours or torch's, a function: the same certificate."""
+    """A name, an expression, a module of ours or torch's, a function: the same certificate; and class weights."""
     by_name = symloss.certify("ce", 4).to_dict()
     for loss in (symloss.CE(), torch.nn.CrossEntropyLoss(), torch.nn.functional.cross_entropy):
         other = symloss.certify(loss, 4).to_dict()
@@ -224,9 +223,6 @@ def test_what_can_be_certified():
             assert other[key] == pytest.approx(by_name[key], rel=1e-4)
         for fact in ("symmetric", "convex", "bounded", "non_increasing"):
             assert other[fact]["holds"] == by_name[fact]["holds"]
-
-
-def test_class_weights_break_symmetry_unless_the_loss_keeps_it():
     weight = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     assert symloss.certify(symloss.MAE(weight=weight), 3).symmetric
     assert not symloss.certify(symloss.CE(weight=weight), 3).symmetric
@@ -258,3 +254,133 @@ def test_text_and_data():
     assert type(data["smoothness"]) is float
     assert data["high"] == "inf"
     assert len(data["symmetric"]["counter_example"]["scores"]["a"]) == 12
+
+
+# Lipschitz and smoothness constants: exact ones against formulas and brute force, others called lower bounds.
+
+POTENTIALS = ["ce", "mae", "rce", "gce", "focal", "agce", "aul", "ael", "taylor-ce", "phuber-ce", "phuber-gce", "js"]
+SUMS = ["sgce", "mse", "nce", "nfl", "ngce", "nce+rce", "nce+ael"]
+CONSTANTS = ("lipschitz", "smoothness")
+
+
+@functools.cache
+def constants(name, classes):
+    return largest_derivatives(RECORDS[name].loss(), classes)
+
+
+def test_the_constants_that_were_too_small():
+    assert certified("phuber-ce", 100).smoothness == pytest.approx(1.44, rel=1e-4)
+    assert certified("phuber-ce", 100).smoothness.exact
+    assert certified("nnce", 100).lipschitz > 6.1
+    # PHuber's linear part may end where no ordinary score is.
+    certificate = symloss.certify(phi.PHuberCEPotential(1e50), 10)
+    assert certificate.smoothness == pytest.approx(2, rel=1e-4)
+    assert certificate.lipschitz == pytest.approx(math.sqrt(2), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", POTENTIALS)
+def test_potentials_against_the_formula_of_one_variable(name):
+    """sup sqrt 2 (1 - p) |phi'| and, with one rival, sup 2 (1 - p) |(1 - p) phi'' - p phi'|, from the plain formula."""
+
+    def loss(margin):
+        return reference.REFERENCE[name]((margin, reference.mpf(0)), 0)
+
+    step = reference.mpf("1e-20")
+    slopes, bends = [], []
+    for margin in torch.arange(-9, 9, 0.03).tolist():  # along the unit vector (1, -1) / sqrt 2
+        low, middle, high = (loss(reference.mpf(margin) + k * step) for k in (-1, 0, 1))
+        slopes.append(abs(float((high - low) / (2 * step))) * math.sqrt(2))
+        bends.append(abs(float((high - 2 * middle + low) / step**2)) * 2)
+    for constant, found in zip(CONSTANTS, (slopes, bends), strict=True):
+        exact = getattr(constants(name, 10), constant)
+        assert max(found) <= exact * (1 + 1e-4)
+        assert max(found) >= exact * (1 - 0.05)
+
+
+def steepest(loss, classes):
+    """Brute force in all scores: gradient ascent from many starts, with a direction for the curvature."""
+    starts = 48
+    sizes = torch.tensor([0.3, 1.0, 3.0, 8.0], dtype=torch.float64).repeat(starts // 4)[:, None]
+    z, v = (torch.randn(starts, classes, dtype=torch.float64, generator=generator(seed)) for seed in (0, 1))
+    z, v = (sizes * z).requires_grad_(), v.requires_grad_()
+    sign = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(starts // 2)
+    best = dict.fromkeys(CONSTANTS, 0.0)
+    for constant in CONSTANTS:
+        optimizer = torch.optim.Adam([z, v], lr=0.2)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 150)
+        for _ in range(150):
+            (slope,) = torch.autograd.grad(loss.per_class(z)[:, 0].sum(), z, create_graph=True)
+            size = slope.norm(dim=1)
+            if constant == "smoothness":
+                (bend,) = torch.autograd.grad((slope * v).sum(), z, create_graph=True)
+                size = sign * (bend * v).sum(1) / v.square().sum(1)
+            best[constant] = max(best[constant], float(size.detach().max()))
+            z.grad, v.grad = torch.autograd.grad(-size.sum(), (z, v), allow_unused=True)
+            optimizer.step()
+            schedule.step()
+    return best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "classes"), [*((name, 10) for name in POTENTIALS), *((name, n) for name in SUMS for n in (3, 4))]
+)
+def test_brute_force_never_exceeds_an_exact_constant_and_comes_close(name, classes):
+    found = steepest(RECORDS[name].loss(), classes)
+    assert constants(name, classes).exact
+    for constant in CONSTANTS:
+        exact = getattr(constants(name, classes), constant)
+        assert 0.9 * exact <= found[constant] <= exact * (1 + 1e-4), constant
+
+
+def test_what_else_is_a_lower_bound():
+    """Functions of one's own, maps of the scores, and tails so heavy that the largest value may be out of reach."""
+    assert not symloss.certify(torch.nn.functional.cross_entropy, 3).smoothness.exact
+    assert not symloss.certify("ce", 3, normalize="l2").lipschitz.exact
+    assert not certified("bi-tempered", 3).smoothness.exact
+    for name in ("sgce", "nce"):  # sums over classes are exact for few
+        assert constants(name, 4).exact
+        assert not constants(name, 5).exact
+
+
+def test_the_steepest_place_of_nce_is_far_out():
+    """|gradient| = |(1 - r C) p + r - e_y| / S with S = sum_k -log p_k and r = -log p_y / S.
+
+    For a given p_y and S it grows with the sum of squares of the other p: largest with one rival and the rest equal.
+    """
+    classes = 100
+    axes = torch.arange(-700, 20, 0.5, dtype=torch.float64), torch.arange(0, 20, 0.05, dtype=torch.float64)
+    logs = torch.nn.functional.pad(torch.cartesian_prod(*axes), (0, 1))  # the label, a rival, the rest at 0
+    sizes = torch.tensor([1.0, 1.0, classes - 2.0], dtype=torch.float64)
+    logp = logs - (sizes * logs.exp()).sum(-1, keepdim=True).log()
+    total = -(sizes * logp).sum(-1, keepdim=True)
+    r = -logp[..., :1] / total
+    gradient = ((1 - r * classes) * logp.exp() + r - torch.tensor([1.0, 0.0, 0.0])) / total
+    expected = float((sizes * gradient.square()).sum(-1).sqrt().max())
+    assert constants("nce", classes).lipschitz == pytest.approx(expected, rel=1e-4)
+
+
+UNGROUPED = ("cosine", "symmetrized-cosine", "ldr-kl")
+"""Losses of raw scores, for which ``largest_derivatives`` has no search."""
+
+
+@in_turn("name", [name for name in symloss.list_losses() if name not in UNGROUPED])
+def test_groups_stand_for_their_classes(name):
+    """A column for n classes of equal scores: the label's loss is that of all scores written out."""
+    sizes = torch.tensor([[1.0, 1.0, 3.0, 5.0]] * 40, dtype=torch.float64)
+    z = 3 * torch.randn(40, 4, dtype=torch.float64, generator=generator(0))
+    loss = RECORDS[name].loss()
+    found = loss.values(Grouped(z, sizes), torch.zeros(40, 1, dtype=torch.long))[:, 0]
+    written_out = z.repeat_interleave(sizes[0].long(), 1)
+    torch.testing.assert_close(found, loss.per_class(written_out)[:, 0], rtol=1e-10, atol=1e-12)
+
+
+def test_a_constant_is_a_number_that_knows_what_it_is():
+    beta = Constant(0.5)
+    assert beta == 0.5
+    assert str(beta) == "0.5 (at least)"
+    assert str(Constant(1.25, exact=True)) == "1.25 (exact to 1e-4)"
+    assert str(Constant(math.inf)) == "inf"
+    assert [(multiple, multiple.exact) for multiple in (2 * beta, beta * 2, beta / 0.5)] == [(1, False)] * 3
+    assert (Constant(0.5, exact=True) / 2).exact
+    assert torch.equal(beta * torch.ones(2), torch.full((2,), 0.5))

@@ -2,16 +2,22 @@
 
 import itertools
 import math
+import sys
 
+import numpy as np
 import pytest
 import torch
-from conftest import certified
+from conftest import assert_close, certified, generator, random_labels, random_scores
 from in_turn import in_turn
+from refusals import all_refused, refused
+from scipy import integrate, stats
+from torch.nn import functional as F  # noqa: N812
 
 import symloss
 from symloss.losses import potentials as phi, score_formulas
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.operators import Insensitive
+from symloss.theory.priors import DirichletPenalty, plot_prior, symmetrizing_prior
 
 UNHINGED = RECORDS["unhinged"].loss()
 SYMMETRIC = [name for name, r in RECORDS.items() if r.facts.at(5, **r.defaults)["symmetric"]]
@@ -19,7 +25,7 @@ SYMMETRIC = [name for name, r in RECORDS.items() if r.facts.at(5, **r.defaults)[
 
 @pytest.fixture
 def points():
-    return 3 * torch.randn(64, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return 3 * torch.randn(64, 5, dtype=torch.float64, generator=generator(0))
 
 
 def gradients(loss, z):
@@ -270,19 +276,28 @@ def test_example_d_4_linear_approximation_of_mae_away_from_equal_scores():
 
 # Appendix E: Dirichlet priors.
 
+Z, Y = random_scores(16, 4), random_labels(16)
+X, TURN = random_scores(16, 2, seed=5), random_scores(2, 4, seed=6)
+"""Examples of two features, for a prior that depends on them."""
+
+
+def alpha_of(x):
+    return 0.2 + (x @ TURN).sigmoid()
+
 
 @in_turn("classes", [2, 3, 10])
 @in_turn("name", ["ce", "gce", "mae", "nce"])
 def test_lemma_e_1_symmetric_iff_alpha(name, classes):
-    """Measured by the sum over labels at random scores."""
+    """The prior has alpha = (C - 1) / C. Measured by the sum over labels at random scores."""
     loss = RECORDS[name].loss()
-    z = 3 * torch.randn(64, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    z = 3 * torch.randn(64, classes, dtype=torch.float64, generator=generator(0))
 
     def spread(alpha):
         sums = symloss.losses.dirichlet(loss, alpha).per_class(z).sum(1)
         return float(sums.max() - sums.min())
 
     exact = 1 - 1 / classes
+    assert_close(symmetrizing_prior(classes).concentration, torch.full((classes,), exact, dtype=torch.float64))
     assert spread(exact) < 1e-12
     for alpha in (exact - 0.05, exact + 0.05, 1.0):
         assert (spread(alpha) < 1e-12) == (name in SYMMETRIC)
@@ -290,15 +305,144 @@ def test_lemma_e_1_symmetric_iff_alpha(name, classes):
 
 def test_appendix_e_alpha_of_class_and_example(points):
     """L_y + sum_k (alpha_k(x) - 1) L_k, term by term."""
-    generator = torch.Generator().manual_seed(3)
-    by_class = 0.1 + torch.rand(5, dtype=torch.float64, generator=generator)
-    by_example = 0.1 + torch.rand(64, 5, dtype=torch.float64, generator=generator)
     every, labels = -points.log_softmax(1), torch.arange(64) % 5
-    for alpha in (by_class, by_example):
+    for shape in ((5,), (64, 5)):
+        alpha = 0.1 + torch.rand(shape, dtype=torch.float64, generator=generator(3))
         expected = every + ((alpha - 1) * every).sum(1, keepdim=True)
         found = symloss.losses.dirichlet(phi.CEPotential(), alpha)
         assert torch.allclose(found.per_class(points), expected)
         assert torch.allclose(found(points, labels), expected.gather(1, labels[:, None]).mean())
+
+
+def test_appendix_e_penalty_is_the_log_density_of_the_prior():
+    """Up to a constant, for any alpha; with the likelihood it is the negative log-posterior of one example.
+
+    Along a line from doubt to certainty the penalty of the symmetrizing prior falls; with alpha above 1 it rises.
+    """
+    alpha = torch.tensor([0.3, 0.9, 1.7, 0.5], dtype=torch.float64)
+    for penalty, concentration in (
+        (DirichletPenalty(alpha, "none"), alpha),
+        (DirichletPenalty(0.4, "none"), torch.full((4,), 0.4, dtype=torch.float64)),
+        (DirichletPenalty(reduction="none"), symmetrizing_prior(4).concentration),
+    ):
+        found = penalty(Z) + torch.distributions.Dirichlet(concentration).log_prob(Z.softmax(1))
+        assert_close(found, found[:1].expand(16), 1e-9)
+        both = F.cross_entropy(Z, Y, reduction="none") + penalty(Z)
+        assert_close(both, symloss.losses.dirichlet(phi.CEPotential(), concentration)(Z, Y, reduction="none"), 1e-10)
+    line = F.pad(torch.linspace(0, 10, 21, dtype=torch.float64)[:, None], (0, 3))
+    assert bool((DirichletPenalty(reduction="none")(line).diff() < 0).all())
+    assert bool((DirichletPenalty(3.0, "none")(line).diff() > 0).all())
+    p = torch.linspace(0.01, 0.99, 33, dtype=torch.float64)
+    density = symmetrizing_prior(2).log_prob(torch.stack([p, 1 - p], 1)).exp()
+    assert_close(density, torch.from_numpy(stats.beta(0.5, 0.5).pdf(p.numpy())), 1e-9)
+
+
+def test_appendix_e_a_prior_of_the_labels():
+    """symmetrize(CE, prior=q) is the posterior under Dirichlet(1 - q). So it is at each x, if q depends on x."""
+    q = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
+    prior = symmetrizing_prior(4, q)
+    assert_close(prior.concentration, 1 - q)
+    assert_close(symmetrizing_prior(4, q.tolist()).concentration, 1 - q)
+    robust = symloss.symmetrize(phi.CEPotential(), prior=q)(Z, Y, reduction="none")
+    both = F.cross_entropy(Z, Y, reduction="none") + DirichletPenalty(prior.concentration, "none")(Z)
+    assert_close(both, robust, 1e-10)
+    for shift in (0.0, 0.1):
+        penalty = DirichletPenalty(lambda x, shift=shift: 1 + shift - (x @ TURN).softmax(1), "none")
+        mean = ((X @ TURN).softmax(1) * (penalty(Z, X)[:, None] - Z.log_softmax(1))).sum(1)
+        assert bool((mean.abs() < 1e-10).all()) == (shift == 0)
+
+
+def test_appendix_e_alpha_that_depends_on_x():
+    """Each example has the prior Dirichlet(alpha(x)): the log-posterior of all of them, but for a constant of x."""
+    penalty = DirichletPenalty(alpha_of, "none")
+    found = penalty(Z, X)
+    for z, x, value in zip(Z, X, found, strict=True):
+        assert_close(DirichletPenalty(alpha_of(x), "none")(z), value, 1e-10)
+    prior, doubt = torch.distributions.Dirichlet(alpha_of(X)), torch.zeros_like(Z)
+    density = prior.log_prob(Z.softmax(1)) - prior.log_prob(doubt.softmax(1))
+    assert_close(found - penalty(doubt, X), -density, 1e-9)
+    assert_close(DirichletPenalty(alpha_of)(Z, X), found.mean())
+    network = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Softplus()).double()
+    module = DirichletPenalty(network)
+    module(Z, X).backward()
+    assert network[0].weight.grad is not None
+    assert "alpha=alpha_of(x)" in repr(penalty)
+    assert "alpha=Sequential(x)" in repr(module)
+
+
+def test_shapes_masks_precision_and_reductions_of_the_penalty():
+    none, half = DirichletPenalty(reduction="none"), DirichletPenalty(0.5, "none")(Z)
+    image, masked = Z.T.reshape(1, 4, 4, 4), F.pad(Z, (0, 2), value=-math.inf)
+    for scores, shapes in ((Z, ((), (4,), (16, 1), (16, 4))), (image, ((), (4,), (1, 1, 4, 4), (1, 4, 4, 4)))):
+        for shape in shapes:
+            found = DirichletPenalty(lambda x, shape=shape: torch.full(shape, 0.5), "none")(scores, X)
+            assert_close(found.flatten(), half)
+    assert_close(DirichletPenalty()(Z), none(Z).mean())
+    assert_close(DirichletPenalty(reduction="sum")(Z), none(Z).sum())
+    assert_close(none(Z[0]), none(Z)[0])
+    assert_close(none(image).flatten(), none(Z))
+    assert_close(none(masked), none(Z))
+    assert none(Z.bfloat16()).dtype == torch.float32
+    assert "alpha" in DirichletPenalty(torch.tensor([0.5, 0.6, 0.7, 0.8])).state_dict()
+    assert "(C - 1) / C" in repr(none)
+
+
+def test_bad_priors(tmp_path, monkeypatch):
+    def penalty(alpha, x=X):
+        return lambda: DirichletPenalty(alpha)(Z, x)
+
+    for alpha in (0, -1.0, math.inf):
+        with refused(ValueError, "alpha", "(0, inf)"):
+            DirichletPenalty(alpha)
+    all_refused(
+        (ValueError, "classes ... [2, inf) ... 1", lambda: symmetrizing_prior(1)),
+        (ValueError, "prior ... sum to 1 ... 0.9", lambda: symmetrizing_prior(2, [0.5, 0.4])),
+        (ValueError, "prior ... (3,) ... (2,)", lambda: symmetrizing_prior(3, [0.5, 0.5])),
+        (ValueError, "prior ... one class", lambda: symmetrizing_prior(2, [1.0, 0.0])),
+        (ValueError, "alpha ... above 0 ... -1", penalty(torch.tensor([1.0, -1.0]))),
+        (ValueError, "alpha ... above 0 ... inf", penalty(torch.tensor([1.0, math.inf]))),
+        (ValueError, "alpha ... (4,) ... (2,)", penalty(torch.ones(2))),
+        (ValueError, "reduction ... 'avg'", lambda: DirichletPenalty(reduction="avg")),
+        (TypeError, "input ... torch.int64", lambda: DirichletPenalty()(torch.zeros(2, 3, dtype=torch.long))),
+        (TypeError, "x must be given ... None", penalty(alpha_of, x=None)),
+        (ValueError, "alpha(x) ... (4,), (16, 1) ... (16, 4) ... (16, 2)", penalty(lambda x: x.abs() + 1)),
+        (ValueError, "alpha(x) ... above 0 ... -3", penalty(lambda x: torch.tensor(-3.0))),
+        (TypeError, "alpha(x) ... floating-point tensor ... int", penalty(lambda x: 3)),
+        (TypeError, "alpha(x) ... floating-point tensor ... torch.int64", penalty(lambda x: torch.tensor(3))),
+    )
+    pytest.importorskip("matplotlib")
+    all_refused(
+        (ValueError, "classes ... [2, inf) ... 1", lambda: plot_prior(1)),
+        (ValueError, "path ... 'png' ... 'txt'", lambda: plot_prior(2, tmp_path / "prior.txt")),
+        (FileNotFoundError, "folder ... none", lambda: plot_prior(2, tmp_path / "none" / "prior.png")),
+    )
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with refused(ImportError, "matplotlib", "symloss[plot]"):
+        plot_prior(2)
+
+
+@in_turn("classes", [2, 3])
+def test_picture(classes, tmp_path):
+    """The density of the probability of one class: integrated over the others, by scipy."""
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "prior.png"
+    axes, penalties = plot_prior(classes, path).axes
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [file.name for file in tmp_path.iterdir()] == ["prior.png"]
+    alpha = 1 - 1 / classes
+    p, density = axes.get_lines()[0].get_data()
+    some = [k for k in range(0, 801, 80) if 0.01 < p[k] < 0.99]
+    prior = stats.dirichlet([alpha] * classes)
+    if classes == 2:
+        expected = [prior.pdf([p[k], 1 - p[k]]) for k in some]
+    else:
+        expected = [integrate.quad(lambda q, r=p[k]: prior.pdf([r, q, 1 - r - q]), 0, 1 - p[k])[0] for k in some]
+    assert density[some] == pytest.approx(expected, rel=1e-5)
+    assert axes.get_lines()[0].get_label() == f"Beta({alpha:.3g}, {(classes - 1) * alpha:.3g}), symmetrized"
+    _, penalty = penalties.get_lines()[0].get_data()
+    rest = (1 - p) / (classes - 1)
+    assert penalty == pytest.approx((1 - alpha) * (np.log(p) + (classes - 1) * np.log(rest)), rel=1e-6)
 
 
 # What else must hold.
