@@ -3,12 +3,11 @@
 import json
 import shlex
 import statistics
-import subprocess
 import sys
 import tomllib
 
 import pytest
-from in_turn import in_turn
+from refusals import refused
 from sweep_helpers import small_cifar10
 from training.training_helpers import command, one_sentence
 from typer.testing import CliRunner
@@ -77,30 +76,24 @@ def test_the_command_trains_what_won(tmp_path):
     assert result["settings"] == found["best"]["settings"]
     assert folders(tmp_path) == before
     every = [json.loads(path.read_text()) for path in tmp_path.glob("runs/tune/*/result.json")]
-    seeds = [
-        each["last"]["validation_accuracy"] for each in every if each["settings"] | {"seed": 3} == result["settings"]
-    ]
+    both = [each["last"] for each in every if each["settings"] | {"seed": 3} == result["settings"]]
+    seeds = [last["validation_accuracy"] for last in both]
     assert len(seeds) == 2
     assert statistics.fmean(seeds) == pytest.approx(found["best"]["validation"]["mean"])
     assert result["last"]["validation_accuracy"] in seeds
 
 
-@pytest.fixture
-def table(tmp_path):
-    rows = "".join(f"{i % 7},{i % 5},{'even' if i % 2 == 0 else 'odd'}\n" for i in range(60))
-    (tmp_path / "mine.csv").write_text("a,b,label\n" + rows)
-    return "--data", "mine.csv", "--epochs", "1", "--accelerator", "cpu"
-
-
-def test_labels_of_one_s_own_are_left_as_they_are_unless_noise_is_asked_for(tmp_path, table):
-    search = ("tune", *table, "--vary", "weight_decay=0.01", "--losses")
+def test_labels_of_one_s_own_are_left_as_they_are_unless_noise_is_asked_for(tmp_path):
+    path, rows = tmp_path / "mine.csv", "".join(f"{i % 7},{i % 5},{('even', 'odd')[i % 2]}\n" for i in range(60))
+    path.write_text("a,b,label\n" + rows)
+    quick = ("--epochs", "1", "--accelerator", "cpu")
+    search = ("tune", "--data", "mine.csv", *quick, "--vary", "weight_decay=0.01", "--losses")
     done = command(tmp_path, *search, "ce,alpha-mae:alpha=2")
     assert done.code == 0, done.stderr
     assert "your labels as they are" in " ".join(done.stdout.split())
     assert "symloss train --data mine.csv --epochs 1 --loss" in done.stdout
     settings = [RunFolder(path).settings() for path in (tmp_path / "runs" / "tune").glob("mine-*")]
     assert [each.noise for each in settings] == ["clean"] * 2
-    path = tmp_path / "mine.csv"
     path.write_text(path.read_text() + "1,1,odd\n")
     second = json.loads(command(tmp_path, *search, "ce", "--noise", "sym:0.2", "--json").stdout)
     assert (second["noise"], second["labels"]) == ("sym:0.2", "noisy labels")
@@ -108,55 +101,36 @@ def test_labels_of_one_s_own_are_left_as_they_are_unless_noise_is_asked_for(tmp_
 
 
 @pytest.mark.slow
-def test_what_diverges_is_listed(tmp_path):
-    grid = ("--losses", "ce", "--vary", "lr=0.01,1e30", "--vary", "weight_decay=0.01")
-    done = command(tmp_path, "tune", *QUICK[:-1], "mlp:hidden=8,norm=none", *grid)
-    assert done.code == 0, done.stderr
+def test_what_diverges_is_listed_and_nobody_sees_the_test_set(tmp_path):
+    """Two devices, as their progress is in lines."""
+    search = ("--model", "mlp:hidden=8,norm=none", "--losses", "ce", "--vary", "weight_decay=0.01", "--devices", "2")
+    done = tunes(tmp_path, *search, "--vary", "lr=0.01,1e30")
     assert "diverged: ce, lr 1e+30, weight decay 0.01 (" in done.stdout
     assert toml_of(done.stdout)["ce"]["lr"] == 0.01
-    alone = command(tmp_path, "tune", *QUICK[:-1], "mlp:hidden=8,norm=none", *grid[:2], "--vary", "lr=1e30", *grid[4:])
+    assert "validation 0." in done.stderr
+    assert "test" not in done.stderr
+    alone = command(tmp_path, "tune", *QUICK, *search, "--vary", "lr=1e30")
     assert alone.code == 2
     assert "each of the 1 trials diverged" in alone.stderr.splitlines()[-1]
 
 
-@in_turn(
-    "arguments, ingredients",
-    [
-        (["--settings", "storage=nonsense"], ["`storage` must be a URL", "'nonsense'"]),
-        (["--settings", "nodes=2"], ["`nodes` must be 1", "got 2"]),
-    ],
-)
-def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, arguments, ingredients):
-    one_sentence(command(tmp_path, "tune", *QUICK, "--losses", "sgce", *arguments), *ingredients)
+def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path):
+    for setting, *said in (
+        ("storage=nonsense", "`storage` must be a URL", "'nonsense'"),
+        ("nodes=2", "`nodes` must be 1", "got 2"),
+    ):
+        one_sentence(command(tmp_path, "tune", *QUICK, "--losses", "sgce", "--settings", setting), *said)
     assert not list(tmp_path.glob("runs/tune/*/checkpoint.pt"))
 
 
-WITHOUT_OPTUNA = """
-import sys
-sys.modules["optuna"] = None
-sys.argv = ["symloss", "tune", "--epochs", "1"]
-from symloss.cli import main
-main()
-"""
-
-
-@pytest.mark.slow
-def test_without_optuna_it_says_what_to_install(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_OPTUNA], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "symloss: Tuning needs optuna, which is not installed: pip install 'symloss[optuna]'\n"
+def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    for name in ("tune", "studies", "storage"):
+        monkeypatch.delitem(sys.modules, f"symloss.experiments.{name}")
+    with refused(ValueError, "Tuning needs optuna, which is not installed: pip install 'symloss[optuna]'"):
+        CliRunner().invoke(app, ["tune", "--epochs", "1"], catch_exceptions=False)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_nobody_sees_the_test_set(tmp_path):
-    """Two devices, as their progress is in lines."""
-    grid = ("--losses", "ce", "--vary", "weight_decay=0.01", "--devices", "2")
-    done = tunes(tmp_path, *grid)
-    assert "validation 0." in done.stderr
-    assert "test" not in done.stderr
 
 
 class Asked(Exception):  # noqa: N818
