@@ -168,8 +168,8 @@ def _one_by_one(images: Tensor, uniform: Tensor, change: Callable[[Image.Image, 
 
 
 def pixels(image: Image.Image) -> Tensor:
-    """Return a picture in RGB as uint8 (3, height, width)."""
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+    """Return a picture as uint8 (channels, height, width)."""
+    return torch.from_numpy(np.atleast_3d(np.array(image))).permute(2, 0, 1)
 
 
 def fit(image: Image.Image, size: int) -> Image.Image:

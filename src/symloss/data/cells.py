@@ -270,6 +270,7 @@ class FrameTable(Table):
 
     unit = "row"
     _advice = "(turn it into numbers, or drop it)"
+    _values: Mapping[str, Any] = {}
 
     def __init__(self, frame: Any) -> None:
         self._names = list(getattr(frame, "columns", frame))
@@ -311,7 +312,7 @@ class FrameTable(Table):
 
     def _declared(self, columns: Iterable[str]) -> frozenset[str]:
         """Return the columns of a type for categories: "category" in pandas, "Categorical" and "Enum" in polars."""
-        kinds = {name: str(getattr(self._values[name], "dtype", "")).lower() for name in columns}
+        kinds = {name: str(getattr(self._values.get(name), "dtype", "")).lower() for name in columns}
         return frozenset(name for name, kind in kinds.items() if kind.startswith(("categor", "enum")))
 
     def _numbers(self, columns: Sequence[str], leave_out: Collection[int], texts: set[str] | None = None) -> Matrix:

@@ -17,7 +17,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, NamedTuple, NoReturn, cast
 
 from symloss.checks import nearest
 from symloss.environment import data_root
@@ -121,22 +121,19 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
     )
 
 
-class _OnlyHttp(urllib.request.HTTPRedirectHandler):
-    """Follow redirections as urllib does, but not to FTP."""
+class _NoFtp(urllib.request.FTPHandler):
+    """Refuse redirections to FTP, which urllib follows."""
 
-    def redirect_request(self, *given: Any, **named: Any) -> urllib.request.Request | None:
-        request, file, code, _, headers, newurl = given
-        if not newurl.lower().startswith(("http://", "https://")):
-            reason = f"a redirect to {newurl!r}, and only http and https are followed"
-            raise urllib.error.HTTPError(request.full_url, code, reason, headers, file)
-        return super().redirect_request(*given, **named)
+    def ftp_open(self, req: urllib.request.Request) -> NoReturn:
+        reason = f"a redirect to {req.full_url!r}, and only http and https are followed"
+        raise urllib.error.HTTPError(req.full_url, 302, reason, http.client.HTTPMessage(), None)
 
 
 def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "symloss", "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     request = urllib.request.Request(url, headers=headers)
-    with urllib.request.build_opener(_OnlyHttp).open(request, timeout=TIMEOUT) as answer:
+    with urllib.request.build_opener(_NoFtp).open(request, timeout=TIMEOUT) as answer:
         continued = re.match(rf"bytes {have}-", answer.headers.get("Content-Range", ""))
         if answer.status != http.client.PARTIAL_CONTENT or not continued:
             have = 0  # the server sends the whole file
@@ -172,24 +169,9 @@ class Source(NamedTuple):
 
 
 _TABLE = tomllib.loads(Path(__file__).with_name("published.toml").read_text())
-SOURCES = {name: Source(**entry) for name, entry in _TABLE.items()}
-
-_WEBVISION = (
-    "ask for the Google images resized to 256, the validation images and the list files at "
-    "https://data.vision.ee.ethz.ch/cvl/webvision/dataset2017.html and unpack them into {root}/webvision"
-)
-_IMAGENET = (
-    "ask for the ILSVRC12 validation images at https://image-net.org and unpack them into {root}/ilsvrc12/val, "
-    "with a list of lines `file label` in {root}/ilsvrc12/val.txt or in a folder for each of the 1000 classes"
-)
-
-BY_HAND = {
-    "digits": "it is part of scikit-learn and always there",
-    "webvision-mini": _WEBVISION,
-    "webvision-mini-imagenet": f"{_WEBVISION}; {_IMAGENET}",
-    "cifar-n": HUMAN_LABELS,
-}
+BY_HAND: dict[str, str] = _TABLE.pop("by_hand") | {"cifar-n": HUMAN_LABELS}
 """For data sets that cannot be downloaded from here: what to do instead."""
+SOURCES = {name: Source(**entry) for name, entry in _TABLE.items()}
 
 
 def by_hand(name: str, root: object) -> str:

@@ -17,6 +17,7 @@ import torch
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from symloss.data.augment import pixels
 from symloss.data.dataset import DataSet, ImageFiles, Inputs, Origin, Part, assemble
 from symloss.data.source import HINT, BadFiles, refusal
 from symloss.data.tables import TableFile
@@ -125,14 +126,13 @@ def stack_images(paths: Sequence[Path], shape: tuple[int, ...]) -> Tensor:
     images = torch.empty(len(paths), *shape, dtype=torch.uint8)
     for row, path in enumerate(paths):
         try:
-            image = np.array(picture(path, grey=shape[0] == 1))
+            found = pixels(picture(path, grey=shape[0] == 1))
         except NotAnImage as reason:
             raise refusal(path, str(reason)) from None
-        pixels = torch.from_numpy(np.atleast_3d(image)).permute(2, 0, 1)
-        if pixels.shape != shape:
-            given = tuple(pixels.shape)
+        if found.shape != shape:
+            given = tuple(found.shape)
             raise ValueError(f"{path} must be of the size that the run was trained on, {shape}; got {given}")
-        images[row] = pixels
+        images[row] = found
     return images
 
 
@@ -273,8 +273,7 @@ def thumbnail(inputs: Inputs, position: int) -> bytes | None:
     if isinstance(inputs, ImageFiles):
         image = picture(inputs.paths[position])
     elif inputs.dim() == 4 and not inputs.is_floating_point():
-        pixels = inputs[position].cpu().numpy()
-        image = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+        image = Image.fromarray(inputs[position].cpu().permute(1, 2, 0).squeeze(2).numpy())
     else:
         return None
     image.thumbnail((SIDE, SIDE))

@@ -217,9 +217,6 @@ class ParquetTable(FrameTable):
     def _plain(self, column: str, values: Any) -> Any:
         return values.tolist() if isinstance(values, np.ndarray) else values.to_pylist()
 
-    def _declared(self, columns: Iterable[str]) -> frozenset[str]:
-        return frozenset()
-
     def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
         """See :meth:`CsvTable.relabelled`."""
         import pyarrow as pa  # noqa: PLC0415

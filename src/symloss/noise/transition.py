@@ -6,6 +6,7 @@ Rows are true classes, columns the classes that labels become.
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -207,28 +208,7 @@ CIFAR10 = {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}
 MAPS = {"mnist": DIGITS, "digits": DIGITS, "cifar10": CIFAR10}
 
 # Fine and coarse labels of CIFAR-100 are numbered in alphabetical order, each on its own.
-SUPERCLASSES = {
-    "aquatic_mammals": "beaver dolphin otter seal whale",
-    "fish": "aquarium_fish flatfish ray shark trout",
-    "flowers": "orchid poppy rose sunflower tulip",
-    "food_containers": "bottle bowl can cup plate",
-    "fruit_and_vegetables": "apple mushroom orange pear sweet_pepper",
-    "household_electrical_devices": "clock keyboard lamp telephone television",
-    "household_furniture": "bed chair couch table wardrobe",
-    "insects": "bee beetle butterfly caterpillar cockroach",
-    "large_carnivores": "bear leopard lion tiger wolf",
-    "large_man-made_outdoor_things": "bridge castle house road skyscraper",
-    "large_natural_outdoor_scenes": "cloud forest mountain plain sea",
-    "large_omnivores_and_herbivores": "camel cattle chimpanzee elephant kangaroo",
-    "medium_mammals": "fox porcupine possum raccoon skunk",
-    "non-insect_invertebrates": "crab lobster snail spider worm",
-    "people": "baby boy girl man woman",
-    "reptiles": "crocodile dinosaur lizard snake turtle",
-    "small_mammals": "hamster mouse rabbit shrew squirrel",
-    "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
-    "vehicles_1": "bicycle bus motorcycle pickup_truck train",
-    "vehicles_2": "lawn_mower rocket streetcar tank tractor",
-}
+SUPERCLASSES: dict[str, str] = tomllib.loads(Path(__file__).with_name("superclasses.toml").read_text())
 
 
 def cifar100_coarse() -> list[int]:
