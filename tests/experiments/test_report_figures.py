@@ -25,28 +25,25 @@ from symloss.training.settings import Settings
 
 def test_mean_and_standard_deviation_are_those_of_numpy_and_one_run_has_none():
     shares = np.random.default_rng(0).uniform(size=5)
-    found = in_percent(shares.tolist())
-    assert found.n == 5
-    assert found.mean == pytest.approx(100 * shares.mean(), rel=1e-12)
-    assert found.std == pytest.approx(100 * shares.std(ddof=1), rel=1e-12)
-    assert found.text == f"{100 * shares.mean():.2f}({100 * shares.std(ddof=1):.2f})"
+    found, mean, std = in_percent(shares.tolist()), 100 * shares.mean(), 100 * shares.std(ddof=1)
+    assert (found.n, found.mean, found.std) == pytest.approx((5, mean, std), rel=1e-12)
+    assert found.text == f"{mean:.2f}({std:.2f})"
     alone = in_percent([0.5])
     assert (alone.std, alone.text) == (None, "50.00")
     assert in_percent([None, None]) is None
     assert in_percent([None, 0.25]) == in_percent([0.25])
 
 
+THREE = [0.87, 0.88, 0.89]  # mean 88, standard deviation 1
+
+
 @in_turn(
     "ours, printed, spread, expected",
     [
-        # mean 88, s = 1; 3-4-5 with a published 0.75 gives 1.25
-        ([0.87, 0.88, 0.89], "90.50(0.75)", "standard deviation", -2.5 / 1.25),
-        # the same as a standard error of 3 runs
-        ([0.87, 0.88, 0.89], "90.50(0.75)", "standard error", -2.5 / math.sqrt(1 + 3 * 0.75**2)),
-        # one run of ours: the published spread alone
-        ([0.9], "88.00(0.50)", "standard deviation", 4.0),
-        # no published spread: ours alone
-        ([0.87, 0.88, 0.89], "86.00", "none", 2.0),
+        (THREE, "90.50(0.75)", "standard deviation", -2.5 / 1.25),  # 3-4-5
+        (THREE, "90.50(0.75)", "standard error", -2.5 / math.sqrt(1 + 3 * 0.75**2)),  # of 3 runs
+        ([0.9], "88.00(0.50)", "standard deviation", 4.0),  # one run of ours: the published spread alone
+        (THREE, "86.00", "none", 2.0),  # no published spread: ours alone
         # printed as nothing: less than half of the last digit
         ([0.981], "98.0(0.0)", "standard deviation", 0.1 / 0.05),
         ([0.981], "98.00(0.00)", "standard deviation", 0.1 / 0.005),
@@ -62,7 +59,7 @@ def test_difference_is_in_standard_deviations_of_one_run_of_each(ours, printed, 
 
 @in_turn("spread", ["standard deviation", "standard error"])
 def test_welch_is_scipys(spread):
-    for ours, printed, runs in (([0.87, 0.88, 0.89], "89.50(0.75)", 3), ([0.9, 0.91], "98.0(0.0)", 5)):
+    for ours, printed, runs in ((THREE, "89.50(0.75)", 3), ([0.9, 0.91], "98.0(0.0)", 5)):
         published = Published.parse(printed)
         std = (published.spread or 0.05) * (math.sqrt(runs) if spread == "standard error" else 1)
         percent = 100 * np.array(ours)
@@ -75,17 +72,14 @@ def test_welch_is_scipys(spread):
         assert welch(in_percent(ours), Published.parse("89.50"), "none", runs) is None
 
 
-def test_rank_correlation_is_scipys_also_with_ties():
+def test_rank_correlation_is_scipys_also_with_ties_and_nothing_has_no_sign():
     rng = np.random.default_rng(0)
     for _ in range(5):
         ours, theirs = rng.integers(0, 6, size=(2, 9)).astype(float)
         pairs = list(zip(ours, theirs, strict=True))
         assert rank_correlation(pairs) == pytest.approx(stats.spearmanr(ours, theirs).statistic, abs=1e-12)
-
-
-def test_nothing_has_no_sign():
-    assert [signed(x) for x in (-0.0499, 0.0, 0.0499, 0.051, -0.051)] == ["0.0", "0.0", "0.0", "+0.1", "-0.1"]
-    assert signed(-10.0) == "-10.0"
+    written = [signed(x) for x in (-0.0499, 0.0, 0.0499, 0.051, -0.051, -10.0)]
+    assert written == ["0.0", "0.0", "0.0", "+0.1", "-0.1", "-10.0"]
 
 
 def test_curves_are_mean_least_and_largest_of_each_epoch(tmp_path):
@@ -96,9 +90,8 @@ def test_curves_are_mean_least_and_largest_of_each_epoch(tmp_path):
     values = 100 * np.array([[row.test_accuracy for row in run.epochs] for run in runs])
     points = learning_curve(runs, "test_accuracy")
     assert [point.x for point in points] == [1, 2, 3, 4, 5, 6, 7]
-    np.testing.assert_allclose([point.mean for point in points], values.mean(0))
-    np.testing.assert_allclose([point.low for point in points], values.min(0))
-    np.testing.assert_allclose([point.high for point in points], values.max(0))
+    expected = np.transpose([values.mean(0), values.min(0), values.max(0)])
+    np.testing.assert_allclose([(point.mean, point.low, point.high) for point in points], expected)
     assert learning_curve(runs, "validation_accuracy") == ()
     metrics = runs[0].folder / "metrics.jsonl"
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
@@ -107,9 +100,7 @@ def test_curves_are_mean_least_and_largest_of_each_epoch(tmp_path):
     metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
     damaged = learning_curve([read_run(runs[0].folder)], "test_accuracy")
     assert [point.x for point in damaged] == [6, 7], "what is no share has no place on a chart"
-
-
-def test_long_curves_are_thinned_but_keep_both_ends():
+    # Long curves are thinned, but keep both ends.
     chosen = thinned(list(range(1, 401)), 80)
     assert (len(chosen), chosen[0], chosen[-1]) == (80, 1, 400)
     assert len(set(chosen)) == 80
@@ -141,24 +132,25 @@ def accuracy(q, decay, noise):
     return round(0.5 + 0.3 * q - decay - (0.1 if noise == "asym:0.4" else 0), 4)
 
 
-def write_grid(runs, left_out=(), noises=("sym:0.6", "asym:0.4")):
-    for number, (q, decay, noise) in enumerate(itertools.product(QS, DECAYS, noises)):
+def write_grid(runs, left_out=(), scores=lambda q: "loss"):
+    for number, (q, decay, noise) in enumerate(itertools.product(QS, DECAYS, ("sym:0.6", "asym:0.4"))):
         if (q, decay, noise) not in left_out:
-            settings = Settings(loss=f"sgce:q={q}", weight_decay=decay, noise=noise, validation=0.0, epochs=2)
-            write_run(runs / str(number), settings, accuracy(q, decay, noise))
+            varied = {"loss": f"sgce:q={q}", "weight_decay": decay, "noise": noise, "scores": scores(q)}
+            write_run(runs / str(number), Settings(**varied, validation=0.0, epochs=2), accuracy(q, decay, noise))
     for loss, share in (("ce", 0.4), ("mae", 0.3)):
         write_run(runs / loss, Settings(loss=loss, noise="sym:0.6", validation=0.0, epochs=2), share)
+    return compose(read_runs(runs))
 
 
-def the_table(runs):
-    (section,) = compose(read_runs(runs)).sections
+def the_table(report):
+    (section,) = report.sections
     (table,) = section.tables
     return table
 
 
-def test_a_grid_becomes_a_map_for_each_noise(tmp_path):
-    write_grid(tmp_path)
-    table = the_table(tmp_path)
+def test_a_grid_becomes_a_map_for_each_noise_instead_of_rows_and_csv_has_all(tmp_path):
+    report = write_grid(tmp_path)
+    table = the_table(report)
     maps = {each.noise: each for each in sensitivity_maps(table)}
     assert set(maps) == {"sym:0.6", "asym:0.4"}
     for noise, each in maps.items():
@@ -169,34 +161,23 @@ def test_a_grid_becomes_a_map_for_each_noise(tmp_path):
     assert [row.loss for row in table.without(rows_in_maps(table)).rows] == ["ce", "mae"]
     drawn = map_picture(sensitivity_maps(table)[0])
     assert drawn.count('fill-opacity="1.00"') == drawn.count('fill-opacity="0.00"') == 1, "the best is the darkest"
-
-
-def test_a_noise_that_lacks_a_run_has_no_map_and_the_other_has(tmp_path):
-    write_grid(tmp_path / "neither", left_out=[(0.5, 0.01, noise) for noise in ("sym:0.6", "asym:0.4")])
-    assert not sensitivity_maps(the_table(tmp_path / "neither"))
-    write_grid(tmp_path / "one", left_out=[(0.5, 0.01, "asym:0.4")])
-    table = the_table(tmp_path / "one")
-    assert [each.noise for each in sensitivity_maps(table)] == ["sym:0.6"]
-    assert not rows_in_maps(table), "the figures of the other noise are on no map"
-    assert f"{100 * accuracy(0.9, 0.1, 'asym:0.4'):.2f}" in FORMATS["markdown"](compose(read_runs(tmp_path / "one")))
-
-
-def test_runs_with_other_scores_are_in_no_common_map(tmp_path):
-    for number, (q, decay) in enumerate(itertools.product(QS, DECAYS)):
-        scores = "l2" if q < 0.9 else "batch-norm"
-        settings = Settings(loss=f"sgce:q={q}", weight_decay=decay, scores=scores, validation=0.0, epochs=2)
-        write_run(tmp_path / str(number), settings, 0.5)
-    assert not sensitivity_maps(the_table(tmp_path))
-
-
-def test_page_and_markdown_show_maps_instead_of_rows_and_csv_has_all(tmp_path):
-    write_grid(tmp_path)
-    report = compose(read_runs(tmp_path))
-    markdown, page, table = (FORMATS[name](report) for name in ("markdown", "html", "csv"))
+    markdown, page, lines = (FORMATS[name](report) for name in ("markdown", "html", "csv"))
     assert "### sgce: q by weight decay, sym:0.6 (lr 0.01)" in markdown
     assert "| 0.9 | **76.90** | 76.00 | 67.00 |" in markdown
     assert "| sgce:q=0.5 |" not in markdown
     assert "**40.00**" in markdown, "the best of the rows that are on no map"
     assert "Sensitivity to two settings" in page
     assert "q 0.5, weight decay 0.01: 64.00, n = 1" in page
-    assert table.count("sgce:q=0.5") == 12, "the loss and the title of six cells"
+    assert lines.count("sgce:q=0.5") == 12, "the loss and the title of six cells"
+
+
+def test_a_noise_that_lacks_a_run_has_no_map_and_the_other_has(tmp_path):
+    report = write_grid(tmp_path / "one", left_out=[(0.5, 0.01, "asym:0.4")])
+    table = the_table(report)
+    assert [each.noise for each in sensitivity_maps(table)] == ["sym:0.6"]
+    assert not rows_in_maps(table), "the figures of the other noise are on no map"
+    assert f"{100 * accuracy(0.9, 0.1, 'asym:0.4'):.2f}" in FORMATS["markdown"](report)
+    neither = write_grid(tmp_path / "neither", left_out=[(0.5, 0.01, noise) for noise in ("sym:0.6", "asym:0.4")])
+    assert not sensitivity_maps(the_table(neither))
+    others = write_grid(tmp_path / "others", scores=lambda q: "l2" if q < 0.9 else "batch-norm")
+    assert not sensitivity_maps(the_table(others)), "runs with other scores are in no common map"
