@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 
+import browsing
 import numpy as np
 import pytest
+from browsing import contrast, luminance
 
 from symloss.atlas import page, write_atlas
 from symloss.atlas.data import arrays, atlas_data, known_losses
@@ -28,15 +29,10 @@ def file(tmp_path_factory):
 @pytest.fixture
 def opened(browser, file):
     """Open the page with something behind the #. No test leaves a message in the console."""
-    browser.get_log("browser")
-    browser.get_log("performance")
+    browsing.forget(browser)
 
     def show(hash="", width=1280, scheme="light", path=file):
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        browser.get("about:blank")
+        browsing.show(browser, "about:blank", width, scheme)
         browser.get(path.as_uri() + hash)
         until(lambda: browser.execute_script("return document.documentElement.dataset.ready") == "yes")
         return browser
@@ -95,9 +91,7 @@ def heights(browser, id, side):
 
 def test_nothing_is_fetched_and_the_first_picture_is_there(opened, file):
     browser = opened()
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
-    assert {url for url in asked if not url.startswith(("data:", "about:"))} == {browser.current_url}
+    assert browsing.fetched(browser) == {browser.current_url}
     assert text(browser, "#first .formula") == "(mean_k p_k^q - p_y^q) / q"
     assert [row[0] for row in rows(browser)] == ["sgce", "ce"]
     options = browser.execute_script("return [...document.querySelectorAll('#first option')].map(o => o.value)")
@@ -345,23 +339,16 @@ def test_a_phone_needs_no_scrolling_sideways(opened, width):
     assert min(charts) > 0.8 * width
 
 
-def luminance(colour):
-    channels = [int(float(part)) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_and_lines_are_readable(opened, scheme):
     browser = opened("#loss=sgce&with=ce", scheme=scheme)
     style = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
-    paper = luminance(browser.execute_script(style, "body", "backgroundColor"))
-    assert (paper > 0.8) == (scheme == "light")
+    paper = browser.execute_script(style, "body", "backgroundColor")
+    assert (luminance(paper) > 0.8) == (scheme == "light")
     wanted = [("body", "color", 4.5), (".caption", "color", 4.5), (".facts .yes", "color", 4.5)]
     wanted += [(".chart text", "fill", 4.5), (".line.first", "stroke", 3), (".line.second", "stroke", 3)]
     for selector, property, least in wanted:
-        low, high = sorted((paper, luminance(browser.execute_script(style, selector, property))))
-        assert (high + 0.05) / (low + 0.05) >= least, selector
+        assert contrast(paper, browser.execute_script(style, selector, property)) >= least, selector
     # The colours of the maps grow darker all the way, so they can be told apart without seeing hues.
     colours = browser.execute_script("return COLOURS.map(c => `rgb(${c.map(Math.round).join(',')})`)")
     light = [luminance(colour) for colour in colours]

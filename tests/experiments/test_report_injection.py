@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import browsing
 import pytest
 from refusals import refused
 from report_helpers import write_run
@@ -40,10 +41,6 @@ def write_runs(runs: Path) -> None:
     write_run(runs / "done", settings, 0.5, classes=names)
     failed = write_run(runs / "failed", Settings(noise="sym:0.4", epochs=3), 0.5, classes=names, finished=False)
     (failed / "failure.json").write_text(json.dumps({"error": "the loss became nan"}))
-
-
-def documents(runs: Path) -> list[Path]:
-    return sorted(path for path in runs.rglob("*") if path.suffix in (".json", ".jsonl"))
 
 
 def load(path: Path) -> Any:
@@ -93,7 +90,7 @@ def test_markup_in_any_field_stays_words(browser, tmp_path):
     write_runs(runs)
     browser.get("about:blank")
     shown, everything = set(), {}
-    for path in documents(runs):
+    for path in sorted(path for path in runs.rglob("*") if path.suffix in (".json", ".jsonl")):
         good = load(path)
         all_of_it = good
         for place in places(good):
@@ -124,8 +121,7 @@ def nothing_came_of_it(browser, tmp_path: Path, runs: Path) -> None:
     assert content is not None
     file = tmp_path / "page.html"
     file.write_text(content)
-    for kind in ("performance", "browser"):
-        browser.get_log(kind)
+    browsing.forget(browser)
     browser.get(file.as_uri())
     browser.execute_async_script("setTimeout(arguments[0], 100)")
     assert browser.current_url == file.as_uri()
@@ -134,9 +130,7 @@ def nothing_came_of_it(browser, tmp_path: Path, runs: Path) -> None:
     found = browser.execute_script(SHOWN)
     assert sum(element.startswith("meta") for element in found) == 4
     assert not any(element.startswith(("base", "form")) for element in found)
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
-    assert {url for url in asked if not url.startswith("data:")} == {file.as_uri()}
+    assert browsing.fetched(browser) == {file.as_uri()}
     assert browser.get_log("browser") == []
 
 

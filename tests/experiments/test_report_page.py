@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import itertools
 
+import browsing
 import pytest
+from browsing import choose_scheme, contrast, luminance
 from in_turn import in_turn
 from report_helpers import HOSTILE, SCRIPT, write_cell, write_run
 
@@ -15,70 +17,51 @@ pytestmark = pytest.mark.slow
 QS = (0.2, 0.5, 0.8)
 
 
-def write_page(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
     """A published table of two data sets, and runs of one's own whose every name is hostile."""
-    runs = folder / "runs"
+    runs = tmp_path_factory.mktemp("page") / "runs"
     for cell in plan("table1", losses=["ce", "sgce", "alpha-mae"], noise=["clean", "sym:0.8"], seeds=2):
         classes = [f"class {i}" for i in range(10 if cell.dataset == "cifar10" else 30)]
         write_cell(runs, cell, cell.published.value / 100 + 0.003 * cell.seed, classes=classes)
     names = [HOSTILE, SCRIPT, *(f"a class with the very long name {i}" for i in range(8))]
-    for loss in (HOSTILE, SCRIPT, "gce:q=0.7", *(f"sgce:q={q}" for q in QS)):
-        for noise in ("sym:0.4", "asym:0.4"):
-            for seed in range(2):
-                settings = Settings(data=HOSTILE, model=SCRIPT, loss=loss, noise=noise, seed=seed, epochs=6)
-                accuracy = 0.5 + 0.01 * seed + 0.001 * len(loss)
-                write_run(runs / settings.key, settings, accuracy, classes=names, noise="sym:0.4")
+    losses = (HOSTILE, SCRIPT, "gce:q=0.7", *(f"sgce:q={q}" for q in QS))
+    for loss, noise, seed in itertools.product(losses, ("sym:0.4", "asym:0.4"), range(2)):
+        settings = Settings(data=HOSTILE, model=SCRIPT, loss=loss, noise=noise, seed=seed, epochs=6)
+        accuracy = 0.5 + 0.01 * seed + 0.001 * len(loss)
+        write_run(runs / settings.key, settings, accuracy, classes=names, noise="sym:0.4")
     write_run(runs / "<b>cut", Settings(data=SCRIPT, noise="sym:0.4"), 0.5, finished=False)
-    file = folder / "page.html"
-    file.write_text(page.render(compose(read_runs(runs))))
-    return file
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    return write_page(tmp_path_factory.mktemp("page"))
-
-
-@pytest.fixture
-def opened(browser, file):
-    """The page as it is on a desk, in light."""
-    return on_a_desk(browser, file)
-
-
-def on_a_desk(browser, file):
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    scheme(browser, "light")
-    browser.get(file.as_uri())
-    return browser
+    return rendered(runs)
 
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory):
     """What `symloss compare` leaves behind: losses with parameters and settings of their own, one noise or two."""
-    folder = tmp_path_factory.mktemp("usual")
+    runs = tmp_path_factory.mktemp("usual") / "runs"
     losses = {"ce": 0.03, "nce+agce:alpha=1.0,beta=4.0,a=6.0,q=1.5": 0.001, "alpha-mae:alpha=2": 0.01}
-    for loss, weight_decay in losses.items():
-        for epochs, noise in ((6, "sym:0.4"), (60, "sym:0.4"), (60, "asym:0.4")):
-            for seed in range(2):
-                settings = Settings(
-                    loss=loss, noise=noise, seed=seed, epochs=epochs, weight_decay=weight_decay, lr=10 * weight_decay
-                )
-                write_run(folder / "runs" / settings.key, settings, 0.9 + 0.01 * seed)
-    file = folder / "page.html"
-    file.write_text(page.render(compose(read_runs(folder / "runs"))))
-    return file
+    kinds = ((6, "sym:0.4"), (60, "sym:0.4"), (60, "asym:0.4"))
+    for (loss, decay), (epochs, noise), seed in itertools.product(losses.items(), kinds, range(2)):
+        tuned = {"weight_decay": decay, "lr": 10 * decay}
+        settings = Settings(loss=loss, noise=noise, seed=seed, epochs=epochs, **tuned)
+        write_run(runs / settings.key, settings, 0.9 + 0.01 * seed)
+    return rendered(runs)
 
 
-def sized(browser, file, width, *, mobile=False):
-    on_a_desk(browser, file)
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": mobile}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    return browser
+def rendered(runs):
+    file = runs.parent / "page.html"
+    file.write_text(page.render(compose(read_runs(runs))))
+    return file.as_uri()
+
+
+@pytest.fixture
+def opened(browser, file):
+    """The page as it is on a desk, in light."""
+    return browsing.show(browser, file)
 
 
 @in_turn("width", [1100, 1920])
 def test_charts_fill_the_page_on_a_desk(browser, usual, width):
-    sized(browser, usual, width)
+    browsing.show(browser, usual, width)
     content, charts, letters = browser.execute_script(
         "const box = (e) => e.getBoundingClientRect();"
         "return [box(document.querySelector('section.table')).width,"
@@ -96,9 +79,8 @@ def test_charts_fill_the_page_on_a_desk(browser, usual, width):
     assert max(letters) <= 20
 
 
-@in_turn("width", [360])
-def test_a_phone_shows_every_figure_and_breaks_no_word(browser, usual, width):
-    sized(browser, usual, width, mobile=True)
+def test_a_phone_shows_every_figure_and_breaks_no_word(browser, usual):
+    browsing.show(browser, usual, 360)
     clipped = browser.execute_script(
         "return [...document.querySelectorAll('table.figures td, table.figures th')].filter(c => {"
         " const box = c.getBoundingClientRect(), frame = c.closest('.scroll').getBoundingClientRect();"
@@ -127,12 +109,6 @@ def test_a_phone_shows_every_figure_and_breaks_no_word(browser, usual, width):
     assert broken == []
 
 
-def scheme(browser, name):
-    browser.execute_cdp_cmd(
-        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": name}]}
-    )
-
-
 def column(browser, index):
     """The values of a column of the first table, from top to bottom."""
     return browser.execute_script(
@@ -146,15 +122,12 @@ def heads(browser):
     return browser.find_elements("css selector", "table.figures:first-of-type thead th")[:3]
 
 
-def test_names_are_words_and_the_policy_stops_what_might_slip_through(opened):
+def test_the_policy_stops_what_might_slip_through(opened):
     """Were an attribute not escaped after all, its handler would not run."""
-    assert opened.execute_script("return window.hacked === undefined")
     assert opened.execute_script("return document.scripts.length") == 1
-    assert HOSTILE in opened.find_element("tag name", "body").text
-    assert opened.execute_script("return document.body.textContent.includes(arguments[0])", SCRIPT)
     opened.execute_script("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.slipped = 1\">')")
     opened.execute_async_script("setTimeout(arguments[0], 200)")
-    assert opened.execute_script("return window.slipped === undefined")
+    assert opened.execute_script("return window.slipped === undefined && window.hacked === undefined")
     assert any("Content Security Policy" in entry["message"] for entry in opened.get_log("browser"))
 
 
@@ -203,7 +176,7 @@ def test_the_legend_shows_and_hides_a_loss_in_every_chart_of_its_group(opened):
 
 @in_turn("width", [1400, 390, 320])
 def test_no_width_needs_scrolling_sideways(browser, file, width):
-    sized(browser, file, width, mobile=width < 1000)
+    browsing.show(browser, file, width)
     for opening in (False, True):
         browser.execute_script("for (const d of document.querySelectorAll('details')) d.open = arguments[0]", opening)
         wide, shown, inner, outer = browser.execute_script(
@@ -215,21 +188,10 @@ def test_no_width_needs_scrolling_sideways(browser, file, width):
     assert inner > outer or width > 1000, "a long table scrolls in its frame"
 
 
-def luminance(colour):
-    channels = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def contrast(one, other):
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 def test_dark_and_light_are_both_readable(opened):
     paper = {}
     for name in ("light", "dark"):
-        scheme(opened, name)
+        choose_scheme(opened, name)
         style = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
         paper[name] = opened.execute_script(style, "body", "backgroundColor")
         for words in ("body", ".caption", ".published", "a"):

@@ -81,9 +81,7 @@ def test_it_learns_what_is_true_and_names_the_wrong_labels():
     assert all(1 <= epoch <= 30 for epoch in networks)
 
 
-FEATURES, TRUE = make_classification(
-    150, 8, n_informative=6, n_redundant=0, n_classes=3, class_sep=2.0, random_state=0
-)
+FEATURES, TRUE = make_classification(150, 8, n_informative=6, n_redundant=0, n_classes=3, class_sep=2.0, random_state=0)
 LABELS = corrupt(TRUE, "sym:0.2", num_classes=3, seed=0).labels
 
 

@@ -115,7 +115,10 @@ def with_state(begun, change):
             ("momentum_buffer of shape (3, 3) for one of (16, 64)",),
         ),
         (lambda state: state.update(optimizer={"state": {}}), ("param_groups",)),
-        (lambda state: state["margins"].update(sums=torch.zeros(3, 361)), ("examples must be 361 as in the checkpoint",)),
+        (
+            lambda state: state["margins"].update(sums=torch.zeros(3, 361)),
+            ("examples must be 361 as in the checkpoint",),
+        ),
     ],
 )
 def test_a_state_that_does_not_fit_is_one_sentence(cut, tmp_path, change, ingredients):

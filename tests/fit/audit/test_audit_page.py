@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import time
 
+import browsing
 import numpy as np
 import pytest
 import torch
@@ -56,14 +56,8 @@ def opened(browser, tmp_path):
     def show(shown: AuditDocument, width: int = 1280, dark: bool = False):
         file = tmp_path / "audit.html"
         file.write_text(page.render(shown))
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        for kind in ("performance", "browser"):
-            browser.get_log(kind)
-        browser.get(file.as_uri())
-        return browser
+        browsing.forget(browser)
+        return browsing.show(browser, file.as_uri(), width, "dark" if dark else "light")
 
     yield show
     browser.execute_script("try { localStorage.clear() } catch {}")
@@ -101,9 +95,7 @@ def test_names_stay_words_and_nothing_is_fetched(opened):
     words = browser.find_element("tag name", "body").text
     assert words.count(HOSTILE) >= 3
     assert SCRIPT in words
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
-    assert {url for url in asked if not url.startswith("data:")} == {browser.current_url}
+    assert browsing.fetched(browser) == {browser.current_url}
     assert browser.get_log("browser") == []
 
 
@@ -236,12 +228,6 @@ def test_a_phone_needs_no_scrolling_sideways_and_breaks_no_button(opened, column
     assert max(heights) < 48
 
 
-def luminance(colour):
-    channels = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
 @pytest.mark.parametrize("dark", [False, True])
 def test_words_are_readable_in_light_and_dark(opened, dark):
     browser = opened(document(), dark=dark)
@@ -254,8 +240,7 @@ def test_words_are_readable_in_light_and_dark(opened, dark):
         "return [name, style(e).color, style(under).backgroundColor]; })"
     )
     for name, words, paper in pairs:
-        low, high = sorted((luminance(words), luminance(paper)))
-        assert (high + 0.05) / (low + 0.05) >= 4.5, name
+        assert browsing.contrast(words, paper) >= 4.5, name
 
 
 def test_many_classes_have_a_picture_and_the_most_frequent_pairs(opened):
