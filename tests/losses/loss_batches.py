@@ -5,22 +5,14 @@ import pickle
 from collections.abc import Callable
 
 import torch
-from conftest import CLASSES, random_labels, random_probabilities, random_scores
-from representatives import REPRESENTATIVES
+from conftest import random_labels
 from torch import Tensor, nn
 
-import symloss
 from symloss.losses.catalogue import RECORDS
 
-REDUCTIONS = ("mean", "sum", "none")
 NORMALIZED = ("unhinged", "sgce", "alpha-mae")
 """The losses of the paper, which divide the scores by their norm."""
 WEIGHT = torch.tensor([0.5, 3.0, 0.0, 1.5], dtype=torch.float64)
-KINDS = ("indices", "ignored=0", "probabilities")
-
-
-def one_hot(labels: Tensor) -> Tensor:
-    return nn.functional.one_hot(labels, CLASSES).movedim(-1, 1).double()
 
 
 def picked(every: Tensor, labels: Tensor) -> Tensor:
@@ -32,25 +24,6 @@ def at_every_label(loss: Callable[..., Tensor], scores: Tensor) -> Tensor:
     return torch.stack([loss(scores, torch.full(scores.shape[:1], k)) for k in range(scores.shape[1])], 1)
 
 
-def values_of(spec: str, scores: Tensor, **options: object) -> Tensor:
-    return at_every_label(symloss.create_loss(spec, reduction="none", **options), scores)
-
-
-def spread_of_sum(every: Tensor) -> float:
-    total = every.sum(1)
-    return float(total.max() - total.min())
-
-
-def is_symmetric(spec: str) -> bool:
-    """Measured, not read from the package: does the sum over labels stay the same?"""
-    return spread_of_sum(values_of(spec, random_scores(20, CLASSES, seed=9))) < 1e-9
-
-
-# Besides the defaults, parameters at which a loss becomes symmetric or stops being so.
-SPECS = (*REPRESENTATIVES, "gce:q=1", "taylor-ce:t=1", "sce:alpha=0", "nce+agce:beta=0")
-SYMMETRIC = [spec for spec in SPECS if is_symmetric(spec)]
-
-
 def labels_for(scores: Tensor, ignore_index: int | None = None) -> Tensor:
     """Labels for these scores, every third one ignored if that is asked for."""
     dim = 0 if scores.dim() == 1 else 1
@@ -58,15 +31,6 @@ def labels_for(scores: Tensor, ignore_index: int | None = None) -> Tensor:
     if ignore_index is not None:
         labels.view(-1)[::3] = ignore_index
     return labels
-
-
-def target_and_options(scores: Tensor, kind: str) -> tuple[Tensor, dict[str, int]]:
-    if kind == "probabilities":
-        return random_probabilities(*scores.shape, dim=0 if scores.dim() == 1 else 1), {}
-    if kind == "indices":
-        return labels_for(scores), {}
-    index = int(kind.removeprefix("ignored="))
-    return labels_for(scores, index), {"ignore_index": index}
 
 
 def other_parameters(name: str) -> dict[str, float]:
