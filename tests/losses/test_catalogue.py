@@ -236,9 +236,6 @@ def test_alpha_and_kappa_together():
             door()
     with refused(ValueError, "kappa must", "[0, 1e6]", "got -1"):
         symloss.AlphaMAE(kappa=-1)
-
-
-def test_kappa_as_text():
     for text in ("alpha-mae:kappa=2", "alpha-mae:kappa=0.5,scale=ce"):
         assert write(*parse(text)) == text
     assert parse("symmetrize(alpha-mae:kappa=2)")[0] == "symmetrize(alpha-mae:kappa=2)"

@@ -44,16 +44,18 @@ def test_only_the_papers_losses_divide_by_the_norm(name):
 
 
 @every_path
-@in_turn("temperature", [0.04, 2.5])
+@in_turn("temperature", [0.04, 2.5, "auto"])
 def test_l2_divides_by_temperature_times_norm(name, temperature):
-    scores, labels = random_scores(3, CLASSES, 2), random_labels(3, 2)
-    loss = symloss.create_loss(name, normalize="l2", temperature=temperature)
+    scores, labels = random_scores(3, 12, 2), random_labels(3, 2, classes=12)
+    number = auto_temperature(12) if temperature == "auto" else temperature
     raw = symloss.create_loss(name, normalize=None)
-    assert_close(
-        value_and_grad(loss, scores, labels),
-        value_and_grad(lambda z, y: raw(divided_by_norm(z, temperature), y), scores, labels),
-        tolerance=1e-10,
-    )
+    expected = value_and_grad(lambda z, y: raw(divided_by_norm(z, number), y), scores, labels)
+    layer = symloss.losses.UnitScores(temperature)
+    by_name = symloss.create_loss(f"{name}:normalize=l2,temperature={temperature}")
+    for loss in (by_name, lambda z, y: raw(layer(z), y)):
+        assert_close(value_and_grad(loss, scores, labels), expected, tolerance=1e-10)
+    with symloss.losses.plain():
+        assert_close(value_and_grad(by_name, scores, labels), expected, tolerance=1e-10)
 
 
 @in_turn("name", [name for name in LOSSES if name not in WITHOUT_SLOPE])
@@ -183,24 +185,6 @@ def test_auto_keeps_the_largest_probability_of_ten_classes():
     assert auto_temperature(11) < 1
     # The label of four classes has at least 1/4 where it is most probable: more than what ten classes reach.
     assert attainable(4, 1e9) > attainable(10, 1.0)
-
-
-@in_turn("name", ["unhinged", "sgce", "mse"])
-@in_turn("shape", [(12,), (5, 12), (3, 12, 2), (5, 4)])
-def test_auto_is_its_number(name, shape):
-    dim = 0 if len(shape) == 1 else 1
-    scores, labels = random_scores(*shape), random_labels(*shape[:dim], *shape[dim + 1 :], classes=shape[dim])
-    number = auto_temperature(shape[dim])
-    expected = value_and_grad(symloss.create_loss(name, normalize="l2", temperature=number), scores, labels)
-    function = getattr(functional, name.replace("-", "_"))
-    for loss in (
-        symloss.create_loss(f"{name}:normalize=l2,temperature=auto"),
-        lambda z, y: function(z, y, normalize="l2", temperature="auto"),
-        lambda z, y: symloss.create_loss(name, normalize=None)(symloss.losses.UnitScores("auto")(z), y),
-    ):
-        assert_close(value_and_grad(loss, scores, labels), expected)
-        with symloss.losses.plain():
-            assert_close(value_and_grad(loss, scores, labels), expected)
 
 
 @in_turn("name", ["unhinged", "sgce"])

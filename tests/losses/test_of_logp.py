@@ -7,12 +7,13 @@ import pytest
 import torch
 from conftest import assert_close, every_loss, random_labels, random_scores, value_and_grad
 from in_turn import in_turn
-from refusals import refused
+from refusals import all_refused, refused
 from torch.nn.functional import cross_entropy, log_softmax
 
 import symloss
 from symloss import of_logp
 from symloss.losses.catalogue import RECORDS
+from symloss.losses.layers import EpsSoftmax
 from symloss.losses.of_logp import IMPOSSIBLE
 from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential
 
@@ -52,37 +53,25 @@ def test_every_loss_is_taken_or_refused(name):
 NEED_MORE = "needs more than the label's log-probability"
 
 
-@in_turn(
-    "call, exception, ingredients",
-    [
-        (
-            lambda: of_logp("sgce"),
-            ValueError,
-            (f"sgce {NEED_MORE}", "because of symmetrize(GCE(q=0.7))", "such as gce"),
-        ),
-        (lambda: of_logp("nce+agce"), ValueError, (NEED_MORE, "because of relative(CE())")),
-        (lambda: of_logp("sgce:scale=ce"), ValueError, (NEED_MORE, "because of symmetrize(GCE(q=0.7))")),
-        (lambda: of_logp(symloss.symmetrize(cross_entropy)), ValueError, (NEED_MORE, "symmetrize(cross_entropy)")),
-        (lambda: of_logp("gce", normalize="l2"), ValueError, ("because of normalize='l2'", "without normalize")),
-        (lambda: of_logp("gce", normalize=symloss.losses.EpsSoftmax(1.0)), ValueError, ("normalize=EpsSoftmax(m=1)",)),
-        (lambda: of_logp("gce", weight=torch.ones(3)), ValueError, (f"gce {NEED_MORE}", "because of weight=")),
-        (lambda: of_logp("gce", label_smoothing=0.1), ValueError, (NEED_MORE, "because of label_smoothing=0.1")),
-        (
-            lambda: of_logp("gce", scale="ce"),
-            ValueError,
-            ("gce has scale='ce'", "the number of classes", "num_classes"),
-        ),
-        (lambda: of_logp(3), TypeError, ("loss must be a Loss", "got int")),
-        (lambda: of_logp(GCEPotential(0.5), q=1), TypeError, ("options ['q'] need the name of a loss", "GCE(q=0.5)")),
-        (lambda: of_logp("gce", num_classes=1), ValueError, ("num_classes must", "got 1")),
-        (lambda: of_logp("gce")(-0.5), TypeError, ("log_probs must be a floating-point tensor", "got float")),
-        (lambda: of_logp("gce")(torch.tensor([-1])), TypeError, ("log_probs must be a floating", "torch.int64")),
-        (lambda: of_logp("gce")(torch.tensor([2.5, -1.0])), ValueError, ("log-probabilities", "at most 0", "got 2.5")),
-    ],
-)
-def test_refusals(call, exception, ingredients):
-    with refused(exception, *ingredients):
-        call()
+def test_refusals():
+    gce, more = of_logp("gce"), f"{NEED_MORE}, because of"
+    all_refused(
+        (ValueError, f"sgce {more} symmetrize(GCE(q=0.7)) ... such as gce", lambda: of_logp("sgce")),
+        (ValueError, f"{more} relative(CE())", lambda: of_logp("nce+agce")),
+        (ValueError, f"{more} symmetrize(GCE(q=0.7))", lambda: of_logp("sgce:scale=ce")),
+        (ValueError, f"{more} symmetrize(cross_entropy)", lambda: of_logp(symloss.symmetrize(cross_entropy))),
+        (ValueError, f"{more} normalize='l2' ... without normalize", lambda: of_logp("gce", normalize="l2")),
+        (ValueError, f"{more} normalize=EpsSoftmax(m=1)", lambda: of_logp("gce", normalize=EpsSoftmax(1.0))),
+        (ValueError, f"gce {more} weight=", lambda: of_logp("gce", weight=torch.ones(3))),
+        (ValueError, f"{more} label_smoothing=0.1", lambda: of_logp("gce", label_smoothing=0.1)),
+        (ValueError, "gce has scale='ce' ... number of classes ... num_classes", lambda: of_logp("gce", scale="ce")),
+        (TypeError, "loss must be a Loss ... got int", lambda: of_logp(3)),
+        (TypeError, "options ['q'] need the name of a loss; got GCE(q=0.5)", lambda: of_logp(GCEPotential(0.5), q=1)),
+        (ValueError, "num_classes must ... got 1", lambda: of_logp("gce", num_classes=1)),
+        (TypeError, "log_probs must be a floating-point tensor ... got float", lambda: gce(-0.5)),
+        (TypeError, "log_probs must be a floating-point tensor ... torch.int64", lambda: gce(torch.tensor([-1]))),
+        (ValueError, "log-probabilities ... at most 0; got 2.5", lambda: gce(torch.tensor([2.5, -1.0]))),
+    )
 
 
 def test_ways_to_name_a_loss():

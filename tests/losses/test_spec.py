@@ -256,9 +256,3 @@ def test_a_deviation_is_what_public_code_computes(spec, deviation):
         expected = value_and_grad(lambda z, y: picked(formula(z.softmax(1)), y), scores, labels)
         assert_close(found[-1], expected, tolerance=1e-8)
     assert not torch.equal(found[-1][1], value_and_grad(symloss.create_loss(spec, reduction="none"), scores, labels)[1])
-
-
-def test_a_clamp_silences_hard_examples_and_the_default_does_not():
-    labels = torch.tensor([1, 0])
-    assert (value_and_grad(symloss.create_loss("ce:deviation=clamped-probability"), FAR, labels)[1] == 0).all()
-    assert (value_and_grad(symloss.create_loss("ce"), FAR, labels)[1] != 0).all()
