@@ -1,4 +1,4 @@
-"""Folders and lists of images: pixels as written, classes from folders, bad files named, the size they get."""
+"""Folders and lists of images: pixels as written, classes, bad files, the size they get; moves and thumbnails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from refusals import refused
 
 from symloss.data import ImageFiles, batches, images, open_data
 from symloss.data.batches import Batches
-from symloss.data.images import chosen_size
+from symloss.data.images import SIDE, chosen_size, image_moves, thumbnail
 
 
 def write_classes(folder: Path, *, shape=(6, 5, 3), each: int = 2, names=("cat", "dog"), suffix="png") -> np.ndarray:
@@ -325,3 +325,40 @@ def test_photos_are_decoded_once_if_they_fit_into_memory(photos, monkeypatch, ro
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
     assert torch.equal(found[0], found[2])
     assert not torch.equal(found[0], found[1])
+
+
+@in_turn("part", ["", "train/"])
+def test_files_move_to_their_class_and_never_onto_another(tmp_path, part):
+    files = [f"{part}{name}" for name in ("cat/1.png", "cat/a/2.png", "dog/1.png", "dog/1-1.png", "dog/3.png")]
+    for file in files:
+        save_image(tmp_path / file, random_bytes(4, 4, 3))
+    found = image_moves(tmp_path, files, {0: "dog", 1: "dog", 4: "cat"})
+    assert found == [
+        (f"{part}cat/1.png", f"{part}dog/1-2.png"),
+        (f"{part}cat/a/2.png", f"{part}dog/a/2.png"),
+        (f"{part}dog/3.png", f"{part}cat/3.png"),
+    ]
+    assert all((tmp_path / old).exists() for old, _ in found)
+    (tmp_path / "bird").mkdir()
+    files = ["bird/1.png", "cat/1.png", "dog/2.png"]
+    assert [new for _, new in image_moves(tmp_path / "bird", files, {0: "dog", 1: "dog"})] == [
+        "dog/1.png",
+        "dog/1-1.png",
+    ]
+
+
+def decoded(png):
+    with Image.open(io.BytesIO(png)) as image:
+        assert image.format == "PNG"
+        return np.asarray(image)
+
+
+@in_turn("channels", [1, 3])
+def test_pictures(tmp_path, channels):
+    """A small image stays as it is, a large one is made smaller, features are none."""
+    images = torch.from_numpy(random_bytes(2, channels, 8, 5))
+    expected = images[1].numpy().transpose(1, 2, 0)
+    assert np.array_equal(decoded(thumbnail(images, 1)), expected[..., 0] if channels == 1 else expected)
+    save_image(tmp_path / "a.png", random_bytes(300, 150, 3))
+    assert decoded(thumbnail(ImageFiles((tmp_path / "a.png",)), 0)).shape == (SIDE, SIDE // 2, 3)
+    assert thumbnail(torch.eye(3), 0) is None

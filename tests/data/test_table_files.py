@@ -1,7 +1,9 @@
-"""Tables of features and of image files, in CSV and Parquet."""
+"""Tables of features and of image files, in CSV and Parquet, and corrected copies of them."""
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from symloss.data.dataset import Part, find_class_names
 from symloss.data.opening import open_inputs
 from symloss.data.source import DataSource
 from symloss.data.table_encoder import TableEncoder
-from symloss.data.tables import CsvTable
+from symloss.data.tables import CsvTable, open_table
 
 FLOWERS = "width,label,height\n1.5,rose,2\n-0.1,tulip,3e2\n7,rose,0.30000000000000004\n"
 
@@ -407,3 +409,39 @@ def test_listed_files_of_several_sizes_or_missing_ones(tmp_path):
     for column, options in (("photo", {"data": other, "image": "photo"}), ("image", {"data": path, "test": other})):
         with refused(ValueError, other, f"image column '{column}'", "got the columns a, label"):
             open_data(options.pop("data"), **options)
+
+
+TEXT = 'id,label ,note\r\n1,cat,"a, b"\r\n2, dog ,"two\nlines"\r\n\r\n3,cat,"say ""no"""\r\n'
+
+
+@in_turn("mark", [b"", b"\xef\xbb\xbf"])
+def test_only_the_label_of_a_row_changes(tmp_path, mark):
+    path = tmp_path / "table.csv"
+    path.write_bytes(mark + TEXT.encode())
+    changed = open_table(path).relabelled("label", {1: "cat", 2: 'a "dog", maybe'})
+    assert changed.startswith(mark + b"id,label ,note\r\n")
+    before, after = (
+        list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+        for content in (mark + TEXT.encode(), changed)
+    )
+    rows = [row for row in before if row]
+    rows[2][1], rows[3][1] = "cat", 'a "dog", maybe'
+    assert after == rows
+    assert path.read_bytes() == mark + TEXT.encode()
+    assert open_table(path).rows(["note", "id"], [1, 2]) == {1: ("two\nlines", "2"), 2: ('say "no"', "3")}
+    for delimiter in ";\t":  # delimiters and line ends stay, too
+        text = "a|label\n1,5|x\n2,5|y\n".replace("|", delimiter)
+        path.write_text(text)
+        assert open_table(path).relabelled("label", {1: "x"}).decode() == text.replace("y", "x")
+        assert open_table(path).rows(["a"], [1]) == {1: ("2,5",)}
+
+
+def test_a_parquet_table_keeps_its_types(tmp_path):
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"a": [0.5, 1.5, None], "label": pa.array([7, 8, 7], pa.int16())}), path)
+    changed = pq.read_table(io.BytesIO(open_table(path).relabelled("label", {0: "8"})))
+    assert changed.schema == pq.read_table(path).schema
+    assert changed.to_pydict() == {"a": [0.5, 1.5, None], "label": [8, 8, 7]}
+    assert open_table(path).rows(["label", "a"], [2, 0]) == {2: ("7", ""), 0: ("7", "0.5")}
+    with refused(ValueError, "labels must be such as", path, "got '9'"):
+        open_table(path).relabelled("label", {0: "9"})

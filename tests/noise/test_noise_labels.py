@@ -1,20 +1,27 @@
-"""Corruption: how many labels are flipped, which ones, and by what seed."""
+"""Corruption: how many labels are flipped, which ones, and by what seed; by the input; and by people.
+
+Human labels come from small files in the publisher's layout.
+"""
 
 from __future__ import annotations
 
+import pickle
 import random
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from hostile_pickle import Bomb
 from in_turn import in_turn
 from noise_helpers import some_labels, transitions
-from refusals import refused
+from refusals import all_refused, refused
 from sklearn.datasets import load_digits
 
-from symloss.noise import corrupt, parse, transition_matrix
-from symloss.noise.transition import relabel
+from symloss.noise import corrupt, human_labels, parse, transition_matrix
+from symloss.noise.labels import flip_rates
+from symloss.noise.transition import cifar100_coarse, relabel
 
 TEXTS = ["clean", "sym:0", "sym:0.4", "sym-any:0.7", "pair:0.3", "asym:0.45", "asym-blocks:0.25", "prior:0.5"]
 METHODS = ["floor", "exact", "sampled"]
@@ -194,3 +201,214 @@ def test_bad_input(change, exception, ingredients):
     arguments = {"labels": [0, 1, 2], "noise": "sym:0.3", "num_classes": 3, "seed": 0} | change
     with refused(exception, *ingredients):
         corrupt(arguments.pop("labels"), arguments.pop("noise"), **arguments)
+
+
+EXAMPLES, CLASSES = 4000, 5
+
+
+def random_inputs(*shape: int) -> np.ndarray:
+    return np.random.default_rng(1).normal(size=shape)
+
+
+def by_input(inputs, labels=None, rate=0.4, **options):
+    labels = some_labels(EXAMPLES, CLASSES) if labels is None else labels
+    return corrupt(labels, f"instance:{rate}", inputs=inputs, **({"num_classes": CLASSES, "seed": 0} | options))
+
+
+@in_turn("rate", [0.0, 0.05, 0.2, 0.3334, 0.7])
+def test_the_rate_of_instance_noise(rate):
+    inputs = random_inputs(EXAMPLES, 6)
+    assert by_input(inputs, rate=rate).manifest.flipped == round(rate * EXAMPLES)
+    assert by_input(inputs, rate=rate, counts="floor").manifest.flipped == int(rate * EXAMPLES)
+    bound = 4.5 * np.sqrt(rate * (1 - rate) / EXAMPLES)
+    assert by_input(inputs, rate=rate, counts="sampled").manifest.rate == pytest.approx(rate, abs=bound)
+
+
+@in_turn("rate", [0.0, 0.001, 0.1, 0.5, 0.85, 0.999])
+def test_flip_rates_of_examples(rate):
+    rates = flip_rates(20000, rate, np.random.default_rng(0))
+    reach = min(rate, 1 - rate)
+    assert (np.abs(rates - rate) <= reach + 1e-12).all()
+    assert rates.mean() == pytest.approx(rate, abs=4.5 * 0.1 / np.sqrt(20000))
+    if reach >= 0.5:
+        assert rates.std() == pytest.approx(0.1, rel=0.02)
+    if reach == 0.001:  # a narrow cut leaves next to a uniform distribution
+        assert rates.std() == pytest.approx(reach / np.sqrt(3), rel=0.02)
+
+
+def share_of_agreement(corruption, first, second) -> float:
+    """How often two examples that are both flipped are flipped to the same class."""
+    both = corruption.flipped[first] & corruption.flipped[second]
+    assert both.sum() > 100
+    return float((corruption.labels[first] == corruption.labels[second])[both].mean())
+
+
+def test_what_an_example_is_mistaken_for_depends_on_input_and_class():
+    """Neighbours of a class are mistaken for the same one; unrelated examples and equal ones of two classes are not."""
+    half, same = random_inputs(EXAMPLES // 2, 20), np.tile(some_labels(EXAMPLES // 2, CLASSES), 2)
+    first, second = np.arange(EXAMPLES // 2), np.arange(EXAMPLES // 2, EXAMPLES)
+    assert share_of_agreement(by_input(np.concatenate([half, half + 1e-3]), same), first, second) > 0.75
+    assert share_of_agreement(by_input(random_inputs(EXAMPLES, 20), same), first, second) < 0.45
+    different = np.repeat([0, 1], EXAMPLES // 2)  # each true class has a projection of its own
+    assert share_of_agreement(by_input(np.tile(half, (2, 1)), different), first, second) < 0.45
+    # Other inputs, other labels; and no class keeps or takes all.
+    one, two = by_input(random_inputs(EXAMPLES, 6)), by_input(random_inputs(EXAMPLES, 6)[::-1])
+    np.testing.assert_array_equal(one.flipped, two.flipped)
+    assert (one.labels != two.labels).mean() > 0.1
+    assert (one.manifest.counts > 0).all()
+
+
+def test_units_and_types_do_not_matter():
+    inputs = random_inputs(EXAMPLES, 6)
+    shifted = inputs * np.array([1, 2, 4, 8, 16, 1024]) + 3
+    assert (by_input(shifted).labels != by_input(inputs).labels).mean() < 1e-3
+    with_constant = np.concatenate([inputs, np.full((EXAMPLES, 1), 0.1)], 1)
+    assert np.isfinite(by_input(with_constant).manifest.rate)
+    images = np.random.default_rng(2).integers(0, 256, (EXAMPLES, 1, 4, 4), dtype=np.uint8)
+    for same in (torch.from_numpy(images), images.reshape(EXAMPLES, 16).astype(np.float32)):
+        np.testing.assert_array_equal(by_input(same).labels, by_input(images).labels)
+
+
+@in_turn(
+    "inputs, exception, ingredients",
+    [
+        ([[1.0], [2.0]], TypeError, ["inputs must be a numpy array or a tensor", "got list"]),
+        *((np.zeros(bad), ValueError, ["shape (2, ...)", f"got {bad}"]) for bad in ((2,), (3, 1), (2, 0))),
+        (np.array([["a"], ["b"]]), TypeError, ["a tensor of real numbers", "got <U1"]),
+        (torch.zeros(2, 1, dtype=torch.complex64), TypeError, ["a tensor of real numbers", "complex64"]),
+        *((np.array([[bad], [1.0]]), ValueError, ["inputs must be finite numbers"]) for bad in (np.nan, np.inf)),
+    ],
+)
+def test_bad_inputs_of_instance_noise(inputs, exception, ingredients):
+    with refused(exception, *ingredients):
+        corrupt([0, 1], "instance:0.3", num_classes=2, seed=0, inputs=inputs)
+
+
+PEOPLE = 200
+KEYS = {"aggregate": "aggre_label", "worst": "worse_label", **{f"random{k}": f"random_label{k}" for k in (1, 2, 3)}}
+
+
+def cifar10n() -> dict[str, np.ndarray]:
+    columns = ["clean_label", *KEYS.values()]
+    return {key: some_labels(PEOPLE, 10, seed).astype(np.int64) for seed, key in enumerate(columns)}
+
+
+def cifar100n() -> dict[str, object]:
+    """As published: fine labels are arrays, coarse ones lists."""
+    coarse = np.array(cifar100_coarse())
+    clean, noisy = (some_labels(PEOPLE, 100, seed).astype(np.int64) for seed in (0, 1))
+    return {
+        "clean_label": clean,
+        "noisy_label": noisy,
+        "clean_coarse_label": coarse[clean].tolist(),
+        "noisy_coarse_label": coarse[noisy].tolist(),
+    }
+
+
+@pytest.fixture
+def root(tmp_path):
+    torch.save(cifar10n(), tmp_path / "CIFAR-10_human.pt")
+    torch.save(cifar100n(), tmp_path / "CIFAR-100_human.pt")
+    return tmp_path
+
+
+def test_every_set_of_labels(root):
+    fine, coarse = cifar10n(), cifar100n()
+    sets = [(name, 10, fine, "clean_label", key) for name, key in KEYS.items()]
+    sets += [("fine", 100, coarse, "clean_label", "noisy_label")]
+    sets += [("coarse", 20, coarse, "clean_coarse_label", "noisy_coarse_label")]
+    for name, classes, content, clean, noisy in sets:
+        corruption = corrupt(content[clean], f"human:{name}", num_classes=classes, seed=0, root=root)
+        np.testing.assert_array_equal(corruption.labels, content[noisy])
+        assert corruption.labels.dtype == np.int64
+        assert corruption.manifest.method == "given"
+        assert corruption.manifest.rate == (np.array(content[noisy]) != content[clean]).mean()
+    text = f"human:worst@{root / 'CIFAR-10_human.pt'}"
+    by_path = corrupt(torch.from_numpy(fine["clean_label"]), text, num_classes=10, seed=3)
+    np.testing.assert_array_equal(by_path.labels, fine["worse_label"])
+    assert by_path.manifest.spec == text
+
+
+def numpy_1_pickle(content: dict[str, np.ndarray]) -> bytes:
+    """The published files: protocol 2, with the module name that numpy had before version 2."""
+    return pickle.dumps(content, protocol=2).replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+
+
+def as_published(path, data: bytes) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", data)
+        archive.writestr("archive/version", "3\n")
+
+
+def test_a_file_written_by_numpy_1_and_nothing_stays_allowed(tmp_path):
+    content, before = cifar10n(), set(torch.serialization.get_safe_globals())
+    data = numpy_1_pickle(content)
+    assert b"numpy.core.multiarray" in data
+    as_published(tmp_path / "a.pt", data)
+    labels = human_labels(tmp_path / "a.pt", "worst", content["clean_label"])
+    np.testing.assert_array_equal(labels, content["worse_label"])
+    assert set(torch.serialization.get_safe_globals()) == before
+
+
+def test_labels_and_names_that_do_not_belong_to_the_file(root):
+    path, content = root / "CIFAR-10_human.pt", cifar10n()
+    clean, noisy = content["clean_label"], content["worse_label"]
+    wrong = np.append((clean[:3] + 1) % 10, clean[3:])
+    differ, elsewhere = f"clean labels must be those of {str(path)!r}, 200 in the publisher's order; got", root / "else"
+    all_refused(
+        (ValueError, f"{differ} 3 that differ", lambda: human_labels(path, "worst", wrong)),
+        (ValueError, f"{differ} 150", lambda: human_labels(path, "worst", clean[:150])),
+        (ValueError, "must be one of aggregate, random1 ... 'worse_l", lambda: human_labels(path, "worse_l", clean)),
+        (ValueError, "must hold 'noisy_label' ... 'worse_label'", lambda: human_labels(path, "fine", clean)),
+        (FileNotFoundError, "must be a file ... else ... not there ... cifar-10-100n", lambda: worst(clean, elsewhere)),
+    )
+    for bad, ingredients in (
+        (np.append(noisy[1:], 10), ("must be 0 to 9 with 10 classes", "CIFAR-10_human.pt", "got 10")),
+        (noisy[:100], ("must hold as many 'worse_label' as 'clean_label'", "got 100 and 200")),
+    ):
+        torch.save(content | {"worse_label": bad}, path)
+        with refused(ValueError, *ingredients):
+            worst(clean, root)
+
+
+def worst(clean, root):
+    return corrupt(clean, "human:worst", num_classes=10, seed=0, root=root)
+
+
+HIDDEN = (
+    lambda bomb: bomb,
+    lambda bomb: {"clean_label": bomb},
+    lambda bomb: cifar10n() | {"worse_label": np.array([bomb], dtype=object)},
+)
+
+
+@in_turn("hide", HIDDEN)
+@in_turn("layout", ["torch", "legacy torch", "zip", "pickle"])
+def test_a_malicious_file_runs_nothing(tmp_path, hide, layout):
+    path, trace = tmp_path / "CIFAR-10_human.pt", tmp_path / "trace"
+    content = hide(Bomb(trace))
+    if layout == "torch":
+        torch.save(content, path)
+    elif layout == "legacy torch":
+        torch.save(content, path, _use_new_zipfile_serialization=False)
+    elif layout == "zip":
+        as_published(path, numpy_1_pickle(content))
+    else:
+        path.write_bytes(pickle.dumps(content))
+    with refused(ValueError, "file of human labels must hold arrays of labels and nothing else", str(path)):
+        human_labels(path, "worst", cifar10n()["clean_label"])
+    assert not trace.exists()
+    pickle.loads(pickle.dumps(Bomb(trace)))  # or this would prove nothing
+    assert trace.exists()
+
+
+def test_damaged_files_of_human_labels(root):
+    path, clean = root / "CIFAR-10_human.pt", cifar10n()["clean_label"]
+    whole = path.read_bytes()
+    for damaged in (b"", whole[: len(whole) // 2], b"no archive at all"):
+        path.write_bytes(damaged)
+        with refused(ValueError, "file of human labels must hold arrays", str(path), "was not read"):
+            human_labels(path, "worst", clean)
+    torch.save([1, 2], path)
+    with refused(ValueError, "file of human labels must hold a dictionary", "got list"):
+        human_labels(path, "worst", clean)
