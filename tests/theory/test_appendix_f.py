@@ -42,9 +42,9 @@ def logcosh(z, y):
 
 
 LOSSES = {
-    "squared": nn.MSELoss(),
-    "absolute": nn.L1Loss(),
-    "huber": nn.HuberLoss(),
+    "squared": nn.MSELoss(reduction="none"),
+    "absolute": nn.L1Loss(reduction="none"),
+    "huber": nn.HuberLoss(reduction="none"),
     "log-cosh": logcosh,
     "welsch": lambda z, y: 1 - (-(z - y).square() / 2).exp(),
     "linex": lambda z, y: (0.3 * (z - y)).exp() - 0.3 * (z - y) - 1,
@@ -57,32 +57,11 @@ CLEAN = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
 NOISE_RATE = 0.6
 
 
-def clean_targets():
-    return D.Normal(CLEAN, torch.full_like(CLEAN, 0.3))
-
-
 def q_of_x(x):
     return D.Normal(0.5 - 2 * x, 0.7 + x.abs() / 2)
 
 
 any_corruption = in_turn("q", [Q, q_of_x])
-
-
-def at_each_x(q):
-    return q(CLEAN) if callable(q) else q.expand((3,))
-
-
-def corrupted_targets(q=Q):
-    """Definition F.1: with probability p a target is drawn from q instead."""
-    choice = D.Categorical(torch.tensor([NOISE_RATE, 1 - NOISE_RATE], dtype=torch.float64).expand(3, 2))
-    drawn, clean = at_each_x(q), clean_targets()
-    locs, scales = torch.stack([drawn.loc, clean.loc], 1), torch.stack([drawn.scale, clean.scale], 1)
-    return D.MixtureSameFamily(choice, D.Normal(locs, scales))
-
-
-def risk(loss, predictions, targets):
-    """E_x E_{y | x} of the loss: the mean under ``targets`` is what symmetrization subtracts."""
-    return float(SHARE @ symmetrize_regression(loss, targets).expected(predictions))
 
 
 HYPOTHESES = [torch.tensor(h, dtype=torch.float64) for h in itertools.product((-1.0, 0.1, 0.9, 2.0), repeat=3)]
@@ -92,60 +71,49 @@ T = np.linspace(-30, 30, 12001)
 
 
 def densities(q):
-    """Of corrupted and of clean targets at each x, by scipy: (T, 3) each."""
-    drawn = at_each_x(q)
+    """Definition F.1: of corrupted targets, p q_x + (1 - p) D_{y|x}, and of clean ones at each x; (T, 3) each."""
+    drawn = q(CLEAN) if callable(q) else q.expand((3,))
     clean = stats.norm(CLEAN.numpy(), 0.3).pdf(T[:, None])
     replaced = stats.norm(drawn.loc.numpy(), drawn.scale.numpy()).pdf(T[:, None])
     return NOISE_RATE * replaced + (1 - NOISE_RATE) * clean, clean
 
 
-def integrated(pointwise, predictions, *weights):
-    """The risks of predictions at each x under some densities of the targets."""
+def risks(loss, predictions, q):
+    """The corrupted and the clean risk of predictions at each x, by scipy's integration."""
     targets = torch.from_numpy(T)[:, None].expand(-1, 3)
-    values = pointwise(predictions.expand(len(T), 3), targets).numpy()
-    return [float(SHARE.numpy() @ integrate.simpson(values * weight, x=T, axis=0)) for weight in weights]
-
-
-def pointwise(loss):
-    return type(loss)(reduction="none") if isinstance(loss, nn.Module) else loss
-
-
-@any_corruption
-def test_definition_f_1_corrupted_distribution(q):
-    """The mixture has the density p q_x + (1 - p) D_{y|x}."""
-    found = corrupted_targets(q).log_prob(torch.from_numpy(T)[:, None]).exp()
-    np.testing.assert_allclose(found, densities(q)[0], atol=1e-12)
+    values = loss(predictions.expand(len(T), 3), targets).numpy()
+    return [float(SHARE.numpy() @ integrate.simpson(values * each, x=T, axis=0)) for each in densities(q)]
 
 
 @any_corruption
 @in_turn("name", LOSSES)
-def test_lemma_f_2_corrupted_risk(name, q):
-    """p Gamma_h + (1 - p) clean risk; the corrupted risk once more by scipy's integration."""
-    loss = LOSSES[name]
+def test_definition_f_1_and_lemma_f_2_corrupted_risk(name, q):
+    """p Gamma_h + (1 - p) clean risk."""
     for h in HYPOTHESES[::13]:
-        gamma = float(SHARE @ symmetrize_regression(loss, q).expected(h, CLEAN))
-        found = NOISE_RATE * gamma + (1 - NOISE_RATE) * risk(loss, h, clean_targets())
-        assert found == pytest.approx(risk(loss, h, corrupted_targets(q)), abs=1e-7)
-        assert found == pytest.approx(integrated(pointwise(loss), h, densities(q)[0])[0], abs=1e-7)
+        corrupted, clean = risks(LOSSES[name], h, q)
+        gamma = float(SHARE @ symmetrize_regression(LOSSES[name], q).expected(h, CLEAN))
+        assert corrupted == pytest.approx(NOISE_RATE * gamma + (1 - NOISE_RATE) * clean, abs=1e-7)
 
 
 @in_turn("name", LOSSES)
-def test_definition_f_3_and_the_decomposition(name):
+def test_definition_f_3_the_decomposition_and_proposition_f_8(name):
     """The symmetrized loss satisfies the condition, the original not, and the rest does not read the target.
 
-    The decomposition is unique: whatever label-insensitive term is added, the symmetric part is the same.
+    The decomposition is unique: whatever label-insensitive term is added, the symmetric part is the same. No loss is
+    convex and symmetric but not affine: symmetrizing a convex one makes it affine, or not convex.
     """
     loss = LOSSES[name]
     symmetric = symmetrize_regression(loss, Q, reduction="none")
     certificate = certify_regression(symmetric, Q)
     assert certificate.symmetric, certificate
     assert not certify_regression(loss, Q).symmetric
+    assert certificate.affine or not certificate.convex
+    assert bool(certificate.affine) == (name in ("squared", "unhinged"))
     z = torch.linspace(-3, 3, 7, dtype=torch.float64)
     for y in (-2.0, 0.3, 4.0):
         target = torch.full_like(z, y)
-        assert_close(pointwise(loss)(z, target) - symmetric(z, target), symmetric.expected(z))
-    plain = pointwise(loss)
-    plain = plain.forward if isinstance(plain, nn.Module) else plain  # by quadrature, as the other
+        assert_close(loss(z, target) - symmetric(z, target), symmetric.expected(z))
+    plain = loss.forward if isinstance(loss, nn.Module) else loss  # by quadrature, as the other
     first = symmetrize_regression(plain, Q, reduction="none")
     second = symmetrize_regression(lambda z, y: plain(z, y) + z.sin() * z**2 + 5, Q, reduction="none")
     again = symmetrize_regression(first, Q, reduction="none")  # which only subtracts a constant: here 0
@@ -158,8 +126,7 @@ def test_definition_f_3_and_the_decomposition(name):
 def test_corollary_f_4_same_minimiser(name, q):
     """The corrupted risk of the symmetrized loss is 1 - p times the clean one: same order, same best hypothesis."""
     robust = symmetrize_regression(LOSSES[name], q, reduction="none")
-    risks = [integrated(lambda z, y: robust(z, y, CLEAN), h, *densities(q)) for h in HYPOTHESES[3::9]]
-    corrupted, clean = np.array(risks).T
+    corrupted, clean = np.array([risks(lambda z, y: robust(z, y, CLEAN), h, q) for h in HYPOTHESES[3::9]]).T
     np.testing.assert_allclose(corrupted, (1 - NOISE_RATE) * clean, atol=1e-7)
     assert corrupted.argmin() == clean.argmin()
 
@@ -172,16 +139,15 @@ def test_corollary_f_4_for_targets_that_were_drawn():
     noisy = torch.from_numpy(corrupt_targets(y, NOISE_RATE, q_of_x, x, seed=0).targets)
     robust = symmetrize_regression(nn.HuberLoss(), q_of_x, reduction="none")
     for h in HYPOTHESES[3::9]:
-        expected = (1 - NOISE_RATE) * integrated(lambda z, y: robust(z, y, CLEAN), h, densities(q_of_x)[1])[0]
+        expected = (1 - NOISE_RATE) * risks(lambda z, y: robust(z, y, CLEAN), h, q_of_x)[1]
         found = robust(h[places], noisy, x)
         assert abs(float(found.mean()) - expected) < 4 * float(found.std()) / math.sqrt(len(x))
 
 
 def test_corollary_f_4_fails_without_symmetry():
     """The squared error prefers another hypothesis once targets are corrupted: it is drawn towards the mean of q."""
-    clean = [risk(nn.MSELoss(), h, clean_targets()) for h in HYPOTHESES]
-    corrupted = [risk(nn.MSELoss(), h, corrupted_targets()) for h in HYPOTHESES]
-    assert int(np.argmin(clean)) != int(np.argmin(corrupted))
+    corrupted, clean = np.array([risks(LOSSES["squared"], h, Q) for h in HYPOTHESES]).T
+    assert corrupted.argmin() != clean.argmin()
 
 
 @in_turn("half_width", [0.5, 3.0])
@@ -200,9 +166,11 @@ def test_example_f_5_squared_error_under_uniform_corruption(half_width):
     assert certify_regression(unhinged, q).symmetric
 
 
-def data(n=60, d=4, seed=0):
-    features = torch.randn(n, d, dtype=torch.float64, generator=generator(seed)).numpy()
-    return features, features @ np.array([1.0, -2.0, 0.0, 0.5]) + 0.3
+@pytest.fixture(scope="module")
+def xy():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(80, 3)) * [1, 2, 0.5] + [0, 3, -1]
+    return x, x @ [1.0, -0.5, 2.0] + 4 + random.normal(size=80)
 
 
 def assert_least(objective, weights):
@@ -225,15 +193,14 @@ def test_example_f_7_slope_of_the_symmetrized_huber_loss(delta, sigma):
 
 
 @in_turn("delta", [None, 0.5, 2.0])
-def test_examples_f_5_and_f_7_closed_form_is_the_centroid_and_the_optimum(delta):
+def test_examples_f_5_and_f_7_closed_form_is_the_centroid_and_the_optimum(delta, xy):
     """The centroid is the sum of y x / n, example by example, as a linear Hebbian learner adds it (remark F.6)."""
-    features, targets = data()
-    regressor = UnhingedRegressor(0.7, delta=delta, fit_intercept=False, center=False).fit(features, targets)
-    clipped = targets if delta is None else [max(-delta, min(delta, y)) for y in targets]
-    centroid = sum(y * x for x, y in zip(features, clipped, strict=True)) / len(targets)
+    regressor = UnhingedRegressor(0.7, delta=delta, fit_intercept=False, center=False).fit(*xy)
+    clipped = xy[1] if delta is None else [max(-delta, min(delta, y)) for y in xy[1]]
+    centroid = sum(y * x for x, y in zip(xy[0], clipped, strict=True)) / 80
     assert np.allclose(regressor.coef_, centroid / 0.7, rtol=1e-12)
     assert regressor.intercept_ == 0
-    x, y, loss = torch.from_numpy(features), torch.from_numpy(targets), UnhingedRegressionLoss(delta)
+    (x, y), loss = map(torch.from_numpy, xy), UnhingedRegressionLoss(delta)
     assert_least(lambda w: loss(x @ w, y) + weight_decay([w], 0.7), regressor.coef_)
 
 
@@ -255,16 +222,6 @@ def test_linear_approximations_of_a_symmetric_loss_are_symmetric(name):
         assert certificate.affine
 
 
-@in_turn("name", LOSSES)
-def test_proposition_f_8_convex_and_symmetric_implies_affine(name):
-    """No loss is convex and symmetric but not affine: symmetrizing a convex one makes it affine, or not convex."""
-    certificates = [certify_regression(loss, Q) for loss in (LOSSES[name], symmetrize_regression(LOSSES[name], Q))]
-    for certificate in certificates:
-        if certificate.convex and certificate.symmetric:
-            assert certificate.affine, certificate
-    assert bool(certificates[1].affine) == (name in ("squared", "unhinged"))
-
-
 def test_proposition_f_8_needs_a_density_that_is_positive():
     """Where q is 0 on a part of the domain of y, convexity there is free: z^2 at targets that q never draws."""
     assert certify_regression(lambda z, y: torch.where(y.abs() > 1, z**2, -y * z), D.Uniform(-1.0, 1.0)).symmetric
@@ -279,7 +236,8 @@ FAMILY = {
 
 
 @in_turn("name", FAMILY)
-def test_linear_family_is_symmetric_iff_f_has_mean_zero(name):
+def test_linear_family_is_symmetric_iff_f_has_mean_zero(name, xy):
+    """And the closed form of its regressor is the optimum."""
     f = FAMILY[name]
 
     def of_tensor(y):
@@ -293,17 +251,10 @@ def test_linear_family_is_symmetric_iff_f_has_mean_zero(name):
     mean = integrate.quad(lambda t: float(f(np.array(t))) * stats.norm(0.5, 2).pdf(t), -30, 30, points=[-1, 1])[0]
     assert float(centred.mean()) == pytest.approx(mean, abs=1e-3)
     assert abs(float(centred.mean()) - mean) <= 2 * float(centred.error()) + 1e-9
-
-
-@in_turn("name", FAMILY)
-def test_linear_family_closed_form_is_the_optimum(name):
-    f = FAMILY[name]
-    features, targets = data()
     sample = np.array([-3.0, 0.2, 0.4, 5.0])
-    regressor = LinearFamilyRegressor(f, corruption=sample, decay=0.5, fit_intercept=False, center=False)
-    regressor.fit(features, targets)
+    regressor = LinearFamilyRegressor(f, corruption=sample, decay=0.5, fit_intercept=False, center=False).fit(*xy)
     assert regressor.mean_f_ == pytest.approx(f(sample).mean(), rel=1e-12)
-    x, slopes = torch.from_numpy(features), torch.from_numpy(np.asarray(f(targets)) - f(sample).mean())
+    x, slopes = torch.from_numpy(xy[0]), torch.from_numpy(f(xy[1]) - f(sample).mean())
     assert_least(lambda w: (slopes * (x @ w)).mean() + 0.25 * w.square().sum(), regressor.coef_)
 
 
@@ -320,13 +271,6 @@ def test_linear_family_closed_form_is_the_optimum(name):
 )
 def test_scikit_learn_checks(estimator):
     assert_is_an_estimator(estimator)
-
-
-@pytest.fixture(scope="module")
-def xy():
-    random = np.random.default_rng(0)
-    x = random.normal(size=(80, 3)) * [1, 2, 0.5] + [0, 3, -1]
-    return x, x @ [1.0, -0.5, 2.0] + 4 + random.normal(size=80)
 
 
 @in_turn("center", [True, False])
