@@ -1,11 +1,12 @@
 """What commands say before they train."""
 
+import itertools
+import sys
 import time
 
-import numpy as np
 import pytest
+from data_helpers import random_bytes, save_image
 from in_turn import in_turn
-from PIL import Image
 from training.training_helpers import small
 
 from symloss.cli import training
@@ -18,12 +19,9 @@ from symloss.training.run_folder import RunFolder
 
 @pytest.fixture
 def photos(tmp_path):
-    random = np.random.default_rng(0)
-    for name in ("cats", "dogs"):
-        (tmp_path / "photos" / name).mkdir(parents=True)
-        for number in range(10):
-            pixels = random.integers(0, 255, (9 + number % 2, 9, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number}.png")
+    for name, number in itertools.product(("cats", "dogs"), range(10)):
+        pixels = random_bytes(9 + number % 2, 9, 3, seed=number)
+        save_image(tmp_path / "photos" / name / f"{number}.png", pixels)
     return tmp_path
 
 
@@ -39,27 +37,22 @@ QUICK = ("--data", "photos", "--epochs", "2", "--model", "mlp:hidden=4")
         (("tune", "--losses", "ce", "--sampler", "random", "--trials", "2", "--seeds", "2"), "photos, 4 runs"),
     ],
 )
-def test_a_command_says_what_it_takes_before_it_trains(run_command, photos, tmp_path, words, what):
-    runs = ("--runs", str(tmp_path))
-    done = run_command(*words, *QUICK, *runs, cwd=photos)
+def test_a_command_says_what_it_takes_before_it_trains(run_command, photos, words, what):
+    done = run_command(*words, *QUICK, cwd=photos)
     assert done.returncode == 0, done.stderr
     first = done.stderr.splitlines()[0]
     assert first.startswith(f"{what}: mlp:hidden=4, 2 epochs of 20 examples (3 x 9 x 9): about ")
     assert first.endswith(" s here (a few steps were timed)")
     if words[0] == "compare":
-        again = run_command(*words, *QUICK, *runs, cwd=photos)
-        assert again.stderr == "", "what is done takes no time"
+        assert run_command(*words, *QUICK, cwd=photos).stderr == "", "what is done takes no time"
 
 
 def test_a_size_is_chosen_or_given_and_prediction_follows(run_command, photos):
     done = run_command("train", *QUICK, "--settings", "size=12", "--out", "run", cwd=photos)
     assert "(3 x 12 x 12)" in done.stderr
     assert RunFolder(photos / "run").settings().size == 12
-    Image.new("RGB", (50, 70)).save(photos / "new.png")
-    (photos / "new").mkdir()
-    (photos / "new.png").rename(photos / "new" / "one.png")
-    rows = run_command("predict", "run", "--data", "new", cwd=photos).stdout.splitlines()
-    assert len(rows) == 2
+    save_image(photos / "new" / "one.png", random_bytes(50, 70, 3))
+    assert len(run_command("predict", "run", "--data", "new", cwd=photos).stdout.splitlines()) == 2
     refusal = run_command("train", "--data", "digits", "--settings", "size=12", "--out", "no", cwd=photos)
     assert refusal.returncode == 2
     assert "size must divide the 8 pixels of digits, as 1, 2, 4, 8 do; got 12" in refusal.stderr
@@ -76,22 +69,13 @@ def test_runs_that_are_done_or_begun_take_less(tmp_path, monkeypatch, capsys):
     runs = [(small(model="mlp:hidden=4", seed=seed), tmp_path / str(seed)) for seed in range(3)]
     monkeypatch.setattr(cost, "_epoch_seconds", lambda settings, data: 100.0 - cost.WRITING)
     train(*runs[0])
-
-    class Stop(Exception):  # noqa: N818
-        pass
-
-    def stop(row):
-        raise Stop
-
-    with pytest.raises(Stop):
-        train(*runs[1], on_epoch=stop)
+    with pytest.raises(SystemExit):
+        train(*runs[1], on_epoch=lambda row: sys.exit())
     announcement = Announcement(runs, open_data("digits"))
     announcement()
     announcement()
-    assert capsys.readouterr().err == (
-        "digits, 2 runs: mlp:hidden=4, 3 epochs of 400 examples (1 x 8 x 8): about 8.3 min here "
-        "(a few steps were timed)\n"
-    )
+    what = "digits, 2 runs: mlp:hidden=4, 3 epochs of 400 examples (1 x 8 x 8)"
+    assert capsys.readouterr().err == f"{what}: about 8.3 min here (a few steps were timed)\n"
 
 
 def test_decoding_is_part_of_the_estimate(photos, monkeypatch):

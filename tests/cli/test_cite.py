@@ -32,7 +32,6 @@ def entries(text):
 def test_the_paper_and_the_software_are_those_of_the_citation_file():
     found = entries(cited())
     assert list(found) == ["lemirepaquin2026", "symloss"]
-    assert found["lemirepaquin2026"]["author"].endswith(r"and Gigu{\`e}re, Philippe")
     assert found["symloss"]["note"] == f"Version {symloss.__version__}"
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert found["symloss"]["title"] == f"{{{citation['title']}}}"
@@ -77,9 +76,3 @@ def test_a_reference_is_complete():
         assert all(re.fullmatch(r"[^,]+, [^,]+", author) for author in fields["author"].split(" and "))
         assert re.fullmatch(r"\d{4}", fields["year"])
         assert ({"booktitle", "series"} <= fields.keys()) == (name != PAPER)
-
-
-def test_an_unknown_loss_is_refused_with_the_nearest_name(run_command):
-    done = run_command("cite", "sgze")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "symloss: there is no loss named 'sgze'; did you mean 'sgce'?\n"

@@ -1,4 +1,4 @@
-"""The command line: each command in a process of its own."""
+"""The command line: options, settings, lists of losses and certificates."""
 
 import json
 import pathlib
@@ -18,6 +18,14 @@ from symloss.cli.options import OPTIONS, read_settings, with_options
 from symloss.cli.output import bar
 from symloss.cli.training import train
 from symloss.cli.tune import tune
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+
+def printed(*words):
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 def test_help_answers_without_torch(tmp_path):
@@ -49,6 +57,7 @@ def every_command(command, path=""):
 
 
 def test_options_are_few_and_have_one_meaning():
+    assert printed("--version").split() == ["symloss", symloss.__version__]
     found = dict(every_command(get_command(app)))
     assert sum(map(len, found.values())) <= 150
     assert len(found["fit"]) <= 16
@@ -76,10 +85,9 @@ def test_settings_come_from_files_and_texts_and_the_command_line_overrides_them(
 
 
 def test_the_docs_list_every_setting():
-    page = (pathlib.Path(__file__).parents[2] / "docs" / "training.md").read_text()
-    listed = set(re.findall(r"`(\w+)`", page))
-    assert [name for command in (train, tune) for name in command.epilog.rstrip(".").split(": ")[1].split(", ")
-            if name not in listed] == []  # fmt: skip
+    listed = set(re.findall(r"`(\w+)`", (DOCS / "training.md").read_text()))
+    for command in (train, tune):
+        assert set(command.epilog.rstrip(".").split(": ")[1].split(", ")) <= listed
 
 
 @in_turn(
@@ -102,35 +110,25 @@ def test_a_wrong_setting_is_one_sentence(text, said, tmp_path):
         read_settings([str(broken)], OPTIONS)
 
 
-def test_losses_as_a_table_as_json_and_as_the_page_of_the_docs(run_command):
-    table = run_command("losses")
-    assert table.returncode == 0
-    rows = json.loads(run_command("losses", "--json").stdout)
+def test_losses_as_a_table_as_json_and_as_the_page_of_the_docs():
+    table, rows = printed("losses"), json.loads(printed("losses", "--json"))
     assert [row["name"] for row in rows] == symloss.list_losses()
-    for row in rows:
-        assert row["name"] in table.stdout
-        assert row["reference"]
+    assert all(row["name"] in table and row["reference"] for row in rows)
     sgce = next(row for row in rows if row["name"] == "sgce")
     assert sgce["presets"]["cifar10"]["values"] == {"q": 0.8}
     assert sgce["facts"]["symmetric"] is True
-    page = pathlib.Path(__file__).parents[2] / "docs" / "losses.md"
-    assert page.read_text(encoding="utf-8") == run_command("losses", "--markdown").stdout
+    assert (DOCS / "losses.md").read_text(encoding="utf-8") == printed("losses", "--markdown")
 
 
-def test_certify_card_and_json(run_command):
-    card = run_command("certify", "gce:q=0.5", "--classes", "3")
-    assert card.returncode == 0, card.stderr
-    assert "gce:q=0.5, 3 classes, raw scores" in card.stdout
-    assert "sum over labels" in card.stdout
-    assert "(exact to 1e-4)" in card.stdout
-    data = json.loads(run_command("certify", "gce:q=0.5", "--classes", "3", "--json").stdout)
+def test_certify_card_and_json():
+    """On raw scores the unhinged loss is convex and has no bound; of unit scores it is the other way round."""
+    card = printed("certify", "gce:q=0.5", "--classes", "3")
+    for words in ("gce:q=0.5, 3 classes, raw scores", "sum over labels", "(exact to 1e-4)"):
+        assert words in card
+    data = json.loads(printed("certify", "gce:q=0.5", "--classes", "3", "--json"))
     assert data["symmetric"]["holds"] is False
     assert data["slope"] == pytest.approx(3**-0.5)
-
-
-def test_certify_unit_scores(run_command):
-    """On raw scores the unhinged loss is convex and has no bound; of unit scores it is the other way round."""
-    data = json.loads(run_command("certify", "unhinged", "-c", "3", "--normalize", "l2", "--json").stdout)
+    data = json.loads(printed("certify", "unhinged", "-c", "3", "--normalize", "l2", "--json"))
     assert data["scores"] == "scores after UnitScores(temperature=1, eps=1e-05)"
     assert (data["bounded"]["holds"], data["convex"]["holds"], data["symmetric"]["holds"]) == (True, False, True)
 
@@ -165,27 +163,22 @@ def test_a_loss_of_the_users_own_has_its_traceback_after_one_line(run_command, t
 @in_turn(
     "arguments, message",
     [
-        ("gec", "there is no loss named 'gec'; did you mean 'gce'?"),
-        ("gce:q=-1", "q must be a number in [0, 10]; got -1"),
-        ("gce:p=1", "gce has no parameter 'p'; its parameters are: q"),
-        ("ce --classes 1", "classes must be a whole number in [2, inf); got 1"),
-        ("unhinged --normalize l3", "l3"),
-        ("--own nothing", "SPEC must be module:name of a function or module"),
-        ("--own no_such_module:loss", "got 'no_such_module:loss'"),
-        ("--own mine:loss", "must return one value for each example"),
-        ("--own mine:none", "the module has no 'none'"),
+        ("cite sgze", "there is no loss named 'sgze'; did you mean 'sgce'?"),
+        ("certify gce:q=-1", "q must be a number in [0, 10]; got -1"),
+        ("certify ce --classes 1", "classes must be a whole number in [2, inf); got 1"),
+        ("certify unhinged --normalize l3", "l3"),
+        ("certify --own nothing", "SPEC must be module:name of a function or module"),
+        ("certify --own no_such_module:loss", "got 'no_such_module:loss'"),
+        ("certify --own mine:loss", "must return one value for each example"),
+        ("certify --own mine:none", "the module has no 'none'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(run_command, tmp_path, arguments, message):
     (tmp_path / "mine.py").write_text("def loss(z, y):\n    return z\n")
-    done = run_command("certify", *arguments.split(), cwd=tmp_path)
+    done = run_command(*arguments.split(), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-
-
-def test_version(run_command):
-    assert run_command("--version").stdout.split() == ["symloss", symloss.__version__]
 
 
 def test_progress_is_shown_on_stderr(monkeypatch, capsys):
