@@ -413,8 +413,12 @@ def test_bad_priors(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     all_refused(
         (ValueError, "classes ... [2, inf) ... 1", lambda: plot_prior(1)),
-        (ValueError, "path ... 'png' ... 'txt'", lambda: plot_prior(2, tmp_path / "prior.txt")),
-        (FileNotFoundError, "folder ... none", lambda: plot_prior(2, tmp_path / "none" / "prior.png")),
+        (ValueError, "'txt' ... png", lambda: plot_prior(2, tmp_path / "prior.txt")),
+        (
+            FileNotFoundError,
+            "No such file or directory ... none",
+            lambda: plot_prior(2, tmp_path / "none" / "prior.png"),
+        ),
     )
     assert not list(tmp_path.iterdir())
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # type: ign
 
 from symloss import checks
 from symloss.closed_form.sums import ZERO, Floats, Prior, constant_column, precision, prior_vector
-from symloss.closed_form.unhinged import ByScores, checked_labels, checked_weights, refuse_infinite_scores, two_classes
+from symloss.closed_form.unhinged import ByScores, checked_classes, refuse_infinite_scores
 from symloss.fitting import all_or_nothing, magnitude
 
 
@@ -82,14 +82,9 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         features = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
         if self.kernel == "precomputed" and features.shape[0] != features.shape[1]:
             raise ValueError(f"a precomputed kernel must be a square matrix; got one of shape {features.shape}")
-        labels = checked_labels(y, features)
-        weights = checked_weights(sample_weight, features)
-        classes, codes = np.unique(labels, return_inverse=True)
-        two_classes(classes)
-        given = np.ones(len(codes)) if weights is None else weights
-        share = given / given.sum()
-        shares = np.bincount(codes, given, minlength=len(classes)) / given.sum()
-        two_classes(classes[shares > 0], "the part of y with positive sample_weight")
+        classes, codes, weights = checked_classes(y, sample_weight, features)
+        share = np.full(len(codes), 1 / len(codes)) if weights is None else weights / weights.sum()
+        shares = np.bincount(codes, share).astype(np.float64)
         prior = prior_vector(self.prior, shares)
         # Centring in the feature space changes only the weights of the examples.
         alpha = (np.eye(len(classes))[codes] - (shares if self.center else prior)) * share[:, None]

@@ -54,8 +54,19 @@ def refit_head(
     candidates = _candidates(model, layer)
     head, totals = _pass(model, candidates, loader)
     two_classes(np.flatnonzero(totals.weights), "the loader's labels")
-    found = centroid(totals, prior, head.bias is not None, center)
-    _set(head, *found.solution(radius, totals.dtype), center)
+    found = centroid(totals, prior, head.bias is not None, center).solution(radius, totals.dtype)
+    weight, bias = (torch.from_numpy(part).to(head.weight) for part in found)
+    if not bool(weight.isfinite().all() and bias.isfinite().all()):
+        raise ValueError(
+            f"the weights and biases must be finite in {head.weight.dtype}, the precision of the layer; "
+            "got features or a radius too large for that"
+        )
+    with torch.no_grad():
+        head.weight.copy_(weight)
+        if head.bias is not None:
+            head.bias.copy_(bias)
+        elif center:
+            head.bias = nn.Parameter(bias)
     return model
 
 
@@ -120,21 +131,6 @@ def _observed(model: nn.Module, candidates: dict[str, nn.Linear]) -> Iterator[li
             hook.remove()
         for module, training in modes:
             module.training = training
-
-
-def _set(head: nn.Linear, weight: Any, bias: Any, center: bool) -> None:
-    weight, bias = (torch.from_numpy(part).to(head.weight) for part in (weight, bias))
-    if not bool(weight.isfinite().all() and bias.isfinite().all()):
-        raise ValueError(
-            f"the weights and biases must be finite in {head.weight.dtype}, the precision of the layer; "
-            "got features or a radius too large for that"
-        )
-    with torch.no_grad():
-        head.weight.copy_(weight)
-        if head.bias is not None:
-            head.bias.copy_(bias)
-        elif center:
-            head.bias = nn.Parameter(bias)
 
 
 def squared_error_centroid(features: Tensor, labels: Tensor, num_classes: int | None = None) -> Tensor:

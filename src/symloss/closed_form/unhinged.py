@@ -90,6 +90,18 @@ def checked_weights(weights: Any, features: Any) -> Floats | None:
     return vector
 
 
+def checked_classes(labels: Any, weights: Any, features: Any) -> tuple[Labels, Codes, Floats | None]:
+    """Check labels and weights (N,); return the classes, the position of each label among them, and the weights."""
+    classes, codes = np.unique(checked_labels(labels, features), return_inverse=True)
+    two_classes(classes)
+    weights = checked_weights(weights, features)
+    two_classes(classes[np.bincount(codes, weights) > 0], POSITIVE)
+    return classes, codes, weights
+
+
+POSITIVE = "the part of y with positive sample_weight"
+
+
 def refuse_infinite_scores(scores: Any) -> None:
     """Raise ValueError if scores overflow because the features are too large."""
     if not bool((scores.isfinite() if isinstance(scores, Tensor) else np.isfinite(scores)).all()):
@@ -191,12 +203,9 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to examples (N, d) with labels (N,) and weights (N,), or None for equal weights."""
-        features, labels, weights = self._checked(X, y, sample_weight)
-        classes, codes = np.unique(labels, return_inverse=True)
-        two_classes(classes)
-        totals = class_sums(features, codes, len(classes), weights)
-        two_classes(classes[totals.weights > 0], "the part of y with positive sample_weight")
-        return self.solve(totals, classes)
+        features = checked_features(self, X, reset=True, finite=False)  # infinite features are refused by their sums
+        classes, codes, weights = checked_classes(y, sample_weight, features)
+        return self.solve(class_sums(features, codes, len(classes), weights), classes)
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -206,15 +215,11 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         centroid is zero, as before a second class has come, there are no weights and prediction is refused.
         """
         first = not hasattr(self, "sums_")
-        features, labels, weights = self._checked(X, y, sample_weight, reset=first)
+        features = checked_features(self, X, reset=first, finite=False)
+        labels = checked_labels(y, features)
         known = self._known_classes(classes, labels)
-        totals = class_sums(features, encode(labels, known), len(known), weights)
+        totals = class_sums(features, encode(labels, known), len(known), checked_weights(sample_weight, features))
         return self.solve(totals if first else self.sums_ + totals, known, refuse=False)
-
-    def _checked(self, X: Any, y: Any, weights: Any, reset: bool = True) -> tuple[Any, Labels, Floats | None]:
-        """Check examples to fit. Infinite features are refused by their sums."""
-        features = checked_features(self, X, reset=reset, finite=False)
-        return features, checked_labels(y, features), checked_weights(weights, features)
 
     def _known_classes(self, classes: Any, labels: Labels) -> Labels:
         if classes is not None:
@@ -323,7 +328,12 @@ def fit_distributed(
         )
     error, found, part = None, np.empty(0), ClassSums.nothing(0, 0)
     try:
-        found, part = _local_sums(estimator, X, y, sample_weight)
+        if len(shape := tuple(getattr(X, "shape", ()))) == 2 and not shape[0]:
+            part = ClassSums.nothing(0, shape[1])
+        else:
+            features = checked_features(estimator, X, reset=True, finite=False)
+            found, codes = np.unique(checked_labels(y, features), return_inverse=True)
+            part = class_sums(features, codes, len(found), checked_weights(sample_weight, features))
     except (TypeError, ValueError) as refused:
         error = " ".join(str(refused).split())
     width = part.sums.shape[1]
@@ -333,19 +343,9 @@ def fit_distributed(
         table[encode(found, classes)] = np.column_stack([part.sums, part.weights])
     table = _added_up(table, group)
     sums, counts = table[:, :-1], table[:, -1]
-    two_classes(classes[counts > 0], "the part of y with positive sample_weight")
+    two_classes(classes[counts > 0], POSITIVE)
     estimator.n_features_in_ = width
     return estimator.solve(ClassSums(sums, counts, rounding, dtype), classes)
-
-
-def _local_sums(estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any) -> tuple[Labels, ClassSums]:
-    """Return the classes of this process, and their sums."""
-    shape = tuple(getattr(features, "shape", ()))
-    if len(shape) == 2 and shape[0] == 0:
-        return np.empty(0), ClassSums.nothing(0, shape[1])
-    features, vector, weights = estimator._checked(features, labels, weights)
-    found, codes = np.unique(vector, return_inverse=True)
-    return found, class_sums(features, codes, len(found), weights)
 
 
 def _agreed(summary: tuple[str | None, list[Any], int, float, Any], group: Any) -> tuple[Labels, float, Any]:

@@ -7,7 +7,6 @@ Beta(1/2, 1/2). This prior favours confident outputs. See also ``symloss.losses.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from symloss import checks, extras
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.logits import Scores, full_precision, reduced
-from symloss.writing import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -170,10 +168,5 @@ def plot_prior(num_classes: int = 2, path: str | Path | None = None) -> Figure:
     penalties.set(xlabel=f"p of one of {num_classes} classes", ylabel="penalty added to the loss", ylim=(-4, 8))
     densities.legend(fontsize="small")
     if path is not None:
-        kind, picture = Path(path).suffix.lstrip("."), io.BytesIO()
-        checks.choice("the ending of path", kind, sorted(figure.canvas.get_supported_filetypes()))
-        if not Path(path).parent.is_dir():
-            raise FileNotFoundError(f"the folder {Path(path).parent} of path does not exist")
-        figure.savefig(picture, format=kind, dpi=120)
-        write_whole(Path(path), picture.getvalue())
+        figure.savefig(path, dpi=120)
     return figure
