@@ -11,7 +11,7 @@ from in_turn import in_turn
 
 from symloss.losses.base import Loss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.kernels.dispatch import kernel_for
+from symloss.losses.kernels.targets import kernel_for
 
 NAMED = {
     "unhinged": "linear in the scores: a kernel without exponentials; divides the scores by their norm; symmetric",

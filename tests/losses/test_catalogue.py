@@ -22,7 +22,7 @@ from symloss.experiments.layers import resolve_layers
 from symloss.loss_names import LossName
 from symloss.losses.catalogue import LOSSES, RECORDS, SOURCES
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.kernels.dispatch import Unit, kernel_for
+from symloss.losses.kernels.targets import Unit, kernel_for
 from symloss.losses.published import FILE, PAPER
 from symloss.losses.spec import parse, write
 

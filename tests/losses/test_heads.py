@@ -14,8 +14,8 @@ from symloss.losses.catalogue import RECORDS
 from symloss.losses.criterion import Options, evaluate, score_map
 from symloss.losses.kernels import linear_head
 from symloss.losses.kernels.batch import Examples
-from symloss.losses.kernels.dispatch import kernel_for
 from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head
+from symloss.losses.kernels.targets import kernel_for
 from symloss.losses.logits import HALF
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 import symloss
 from symloss.losses import criterion, potentials as phi
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.kernels import batch as batches, dispatch
+from symloss.losses.kernels import batch as batches, targets
 from symloss.losses.operators import Symmetrize
 
 OWN = {
@@ -65,8 +65,8 @@ def test_every_loss_of_potentials_has_a_kernel(name):
     """Losses of all probabilities or of raw scores, and those with a softmax of their own, have none."""
     loss = RECORDS[name].loss()
     of_potentials = all(isinstance(leaf, phi.Potential) for leaf in leaves(loss))
-    for target in (dispatch.LABELS, dispatch.PROBABILITIES, dispatch.WEIGHTS):
-        assert (dispatch.kernel_for(loss, 10, None, target) is not None) == of_potentials
+    for target in (targets.LABELS, targets.PROBABILITIES, targets.WEIGHTS):
+        assert (targets.kernel_for(loss, 10, None, target) is not None) == of_potentials
 
 
 @every_loss
@@ -88,7 +88,7 @@ def test_every_loss(name):
 
 @in_turn("name", OWN)
 def test_losses_of_ones_own(name):
-    assert dispatch.kernel_for(OWN[name], 6) is not None
+    assert targets.kernel_for(OWN[name], 6) is not None
     agrees_with_plain(OWN[name], *batch((40, 6), torch.float64))
 
 
@@ -150,7 +150,7 @@ def test_nan_in_nan_out(name, by_kernel):
         y[1] = -100
         value, gradient = run(LOSSES[name], z, y, score_map=scores)
         assert value.isfinite()
-        if by_kernel and dispatch.kernel_for(LOSSES[name], classes) is not None:
+        if by_kernel and targets.kernel_for(LOSSES[name], classes) is not None:
             assert gradient.isfinite().all()
             assert (gradient[1] == 0).all()
 

@@ -15,7 +15,7 @@ import symloss
 from symloss.losses import potentials, validation
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.heads import linear_loss
-from symloss.losses.kernels.dispatch import kernel_for
+from symloss.losses.kernels.targets import kernel_for
 from symloss.losses.layers import EpsSoftmax
 from symloss.losses.operators import Insensitive, Symmetrize
 from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential, PowerPotential

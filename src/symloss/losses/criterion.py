@@ -14,9 +14,9 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.base import Loss, NoSlopeError, Scalable, is_key, same, shown
 from symloss.losses.kernels.batch import BatchLoss, Examples
-from symloss.losses.kernels.dispatch import LABELS, PROBABILITIES, WEIGHTS, kernel_for
 from symloss.losses.kernels.forms import Number
 from symloss.losses.kernels.linear import Unit
+from symloss.losses.kernels.targets import LABELS, PROBABILITIES, WEIGHTS, kernel_for
 from symloss.losses.layers import Temperature, UnitScores, checked_temperature
 from symloss.losses.logits import Scores, full_precision
 from symloss.losses.operators import Symmetrize, UnitSlope, Wrapped

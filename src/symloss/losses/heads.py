@@ -11,9 +11,9 @@ from symloss.losses import criterion, validation
 from symloss.losses.base import Loss
 from symloss.losses.criterion import AnyLoss, Criterion, Options, ScoreMap
 from symloss.losses.kernels.batch import Examples
-from symloss.losses.kernels.dispatch import kernel_for
 from symloss.losses.kernels.linear import CappedKernel, LinearKernel, Unit, UnitLinearKernel
 from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head, UnhingedHead, pays, unhinged_head
+from symloss.losses.kernels.targets import kernel_for
 from symloss.losses.layers import SoftCap, Temperature, UnitScores
 from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
 from symloss.losses.operators import Symmetrize

@@ -147,28 +147,21 @@ def write_scores(features: Tensor, weight: Tensor, bias: Tensor | None, out: Ten
 def write_feature_gradient(gradient: Tensor, weight: Tensor, out: Tensor) -> None:
     """Write gradient @ weight to ``out``, where the gradient is one of scores."""
     if is_cast(weight):
-        total = torch.zeros(out.shape, dtype=torch.float32)
-        for part, block in _blocks(weight):
-            total.addmm_(gradient[:, part], block)
-        out.copy_(total)
+        out.copy_(weighted_rows(gradient, weight))
     else:
         torch.mm(gradient.to(weight.dtype), weight, out=out)
 
 
 def add_weight_gradient(gradient: Tensor, features: Tensor, out: Tensor) -> None:
     """Add gradient.T @ features to ``out``, which has the type of the weights or float32."""
-    if is_cast(features):
-        wide = features.float()
-        for part, block in _blocks(out, cast=False):
-            block.add_(torch.mm(gradient[:, part].T, wide))
-    elif out.dtype == features.dtype:
+    if out.dtype == features.dtype and not is_cast(features):
         out.addmm_(gradient.to(features.dtype).T, features)
     elif has_wide_products(features):
         out += torch.mm(gradient.to(features.dtype).T, features, out_dtype=out.dtype)
-    else:  # the product would be rounded before it is added
-        wide = features.to(out.dtype)
+    else:  # a product in half precision would be rounded before it is added
+        wide = full_precision(features)
         for part, block in _blocks(out, cast=False):
-            block.addmm_(gradient[:, part].T, wide)
+            block.add_(torch.mm(gradient[:, part].T, wide))
 
 
 def weighted_rows(factors: Tensor, weight: Tensor) -> Tensor:

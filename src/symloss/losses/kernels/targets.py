@@ -1,6 +1,7 @@
-"""Kernels of losses at labels: the value and its gradient in one pass over the scores.
+"""Kernels of losses at targets, the value and its gradient in one pass over the scores; and the choice of a kernel.
 
-With a = dG/dl_y, b_j = dG/dR_j (see ``forms``), T_j = sum_{k != y} phi_j'(l_k) and tau = a + sum_j b_j T_j it is
+At labels, with a = dG/dl_y, b_j = dG/dR_j (see ``forms``), T_j = sum_{k != y} phi_j'(l_k) and tau = a + sum_j b_j T_j,
+the gradient is
 
     g_k = sum_j b_j phi_j'(l_k) - p_k tau   (k != y),        g_y = a (1 - p_y) - p_y sum_j b_j T_j.
 
@@ -8,20 +9,27 @@ With a = dG/dl_y, b_j = dG/dR_j (see ``forms``), T_j = sum_{k != y} phi_j'(l_k) 
 confident and hopeless examples keep their digits. With r = sum_{k != y} exp(z_k - max z) the label's log p is
 t_y - log1p(r + expm1(t_y)), where t = z - max z. That is exact for every t_y. ``LabelKernel`` serves losses that sum
 nothing, ``SumsKernel`` the others.
+
+``SoftKernel`` serves targets with a weight for each class: probabilities, smoothed labels, class weights.
+With A_j = sum_k t_k phi_j(l_k), R_j, a_j = dG/dA_j and b_j = dG/dR_j as in ``forms`` the gradient in log p is
+w_k = sum_j (t_k (a_j - b_j) + b_j) phi_j'(l_k), and in the scores it is g_k = w_k - p_k sum_i w_i. In rows where one
+score leads, its log p and its gradient are collected from the other classes, since differences would lose digits.
 """
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from symloss.losses.base import Loss, is_key
 from symloss.losses.kernels.batch import Job, Kernel, class_mean, constant
-from symloss.losses.kernels.forms import Form, Number, Partials, Reading, Room, add_multiple
+from symloss.losses.kernels.forms import Form, Number, Partials, Reading, Room, add_multiple, form_of
+from symloss.losses.kernels.linear import LinearKernel, Unit, UnitKernel, UnitLinearKernel
 from symloss.losses.logits import Scores
 from symloss.losses.potentials import SMALL, CEPotential, FocalPotential, Potential, Power, Probability
-from symloss.losses.validation import can_look
+from symloss.losses.validation import can_look, looks_at
 
 
 class AtLabel(Probability, Reading):
@@ -30,10 +38,10 @@ class AtLabel(Probability, Reading):
     mass: Number = 1.0
     log_total: Tensor  # log sum_k exp(z_k - max z), exact for every lead of the label
 
-    def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None, logs: bool):
+    def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None):
         """Read the label's score minus the largest one, and the sum of exp(z - max z) over the other classes.
 
-        ``scores`` are given if classes may be masked out; ``logs`` says whether the loss reads log p.
+        ``scores`` are given if classes may be masked out.
         """
         label = behind.exp()
         self.inverse = (label + others).reciprocal_()
@@ -42,9 +50,8 @@ class AtLabel(Probability, Reading):
         self.classes = classes if scores is None else scores.count
         self.number = functools.partial(constant, behind.dtype)
         self._slopes: dict[Potential, Number] = {}
-        if logs:
-            self.log_total = behind.expm1().add_(others).log1p_()
-            self.logp = behind - self.log_total
+        self.log_total = behind.expm1().add_(others).log1p_()
+        self.logp = behind - self.log_total
 
     def bent(self, x: Tensor, q: float, scale: float = 1.0) -> Tensor:
         if q < SMALL:
@@ -75,10 +82,7 @@ class LabelKernel(Kernel):
     def __init__(self, form: Form, classes: int):
         self.partials = form.partials
         one = torch.zeros(1, 1)
-        try:  # without log p, which only some losses read
-            loss, self.logs = form.partials(AtLabel(one, one + (classes - 1.0), classes, None, logs=False)), False
-        except AttributeError:
-            loss, self.logs = form.partials(AtLabel(one, one + (classes - 1.0), classes, None, logs=True)), True
+        loss = form.partials(AtLabel(one, one + (classes - 1.0), classes, None))
         self.shows_masks = self.adds = bool(loss.linear != 0)
 
     def __call__(self, job: Job) -> Tensor:
@@ -87,7 +91,7 @@ class LabelKernel(Kernel):
         behind = t.gather(1, y)
         mean = class_mean(t, scores) if self.adds else None
         e = t.exp_().scatter_(1, y, 0.0)
-        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores, self.logs)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
         loss = self.partials(at)
         slope = at.slope(loss, share)
         e.mul_(slope.mul(at.inverse).neg_())
@@ -212,7 +216,7 @@ class SumsKernel(Kernel):
         behind = t.gather(1, y)
         zero = torch.zeros_like(behind)
         e = torch.exp(t, out=out).scatter_(1, y, zero)
-        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores, logs=True)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
         if scores is None:
             logp, absent = t.sub_(at.log_total).scatter_(1, y, zero), None
         else:  # if two classes are left, the sum has one term, which must be exact however far its score leads
@@ -262,3 +266,164 @@ class SumsKernel(Kernel):
             gap = gradient.sum(1, keepdim=True).mul_(at.inverse).neg_()
             e.mul_(gap).add_(gradient)
         return label
+
+
+LEADS = 1.1  # below this sum of exp(z - max z) the largest score leads, with p above 0.9
+
+
+class Leaders(NamedTuple):
+    """The rows of a block in which one score leads."""
+
+    rows: Tensor | slice
+    leader: Tensor
+
+    def collect(self, block: Tensor) -> Tensor:
+        """Return the sums over all classes but the leader."""
+        rows = block.clone() if isinstance(self.rows, slice) else block[self.rows]
+        return rows.scatter_(1, self.leader, 0.0).sum(1, keepdim=True)
+
+
+def leaders(e: Tensor, total: Tensor) -> Leaders | None:
+    """Find the rows in which one score leads; None if there is none. Where looking would wait, it is every row."""
+    if e.dim() > 2 or not looks_at(e):
+        return Leaders(slice(None), e.argmax(1, keepdim=True))
+    if float(total.amin()) >= LEADS:
+        return None
+    rows = (total.squeeze(1) < LEADS).nonzero().squeeze(1)
+    return Leaders(rows, e[rows].argmax(1, keepdim=True))
+
+
+@dataclass
+class AtTarget(Reading):
+    """What a loss reads at targets: sums over classes, weighted by the target and not."""
+
+    t: Tensor  # the weight of each class
+    logp: Tensor  # log p of every class, and 0 where classes are masked out
+    p: Tensor  # the probabilities
+    work: Tensor  # a tensor that each potential may overwrite
+    mass: Number
+    classes: Number
+    scores: Scores | None
+    leads: bool  # whether a score leads somewhere, or may, so that only the formula of a potential keeps its digits
+    values: dict[Potential, Tensor] = field(default_factory=dict)  # sum_k t_k phi(l_k), by potential
+    rest: dict[Potential, Tensor] = field(default_factory=dict)
+
+    def read(self, potential: Potential) -> Tensor:
+        """Return sum_k t_k phi(l_k)."""
+        return self.values[potential]
+
+    def weighed(self, x: Tensor) -> Tensor:
+        """Return sum_k t_k x_k."""
+        return torch.mul(self.t, x, out=self.work).sum(1, keepdim=True)
+
+    def add(self, potential: Potential, summed: bool, fall: Tensor) -> tuple[Tensor | None, float]:
+        """Read a potential. Return -phi' of every class as a tensor times a number; None stands for ones."""
+        slope: Tensor | None
+        if isinstance(potential, CEPotential):
+            slope, gain, value = None, 1.0, self.weighed(self.logp).neg_()
+            total = self.logp.sum(1, keepdim=True).neg_() if summed else value
+        elif (power := potential.power) is not None:
+            q, gain, constant = power
+            slope = self.p if q == 1 else self._present(torch.mul(self.logp, q, out=fall).exp_())
+            value = self.weighed(slope).mul_(-gain / q).add_(self.mass * constant)
+            total = slope.sum(1, keepdim=True).mul_(-gain / q).add_(self.classes * constant) if summed else value
+        else:
+            write = fill_by_formula if self.leads else fill
+            every, slope, gain = torch.empty_like(fall), fall.copy_(self.p), 1.0
+            write(potential, self.logp, slope, every)
+            self._present(slope)
+            value = self.weighed(self._present(every))
+            total = every.sum(1, keepdim=True) if summed else value
+        self.values[potential] = value
+        if summed:
+            self.rest[potential] = total - value
+        return slope, gain
+
+    def _present(self, x: Tensor) -> Tensor:
+        return x if self.scores is None else x.masked_fill_(~self.scores.present, 0.0)
+
+
+class SoftKernel(Kernel):
+    """The kernel of a loss at weights of classes, which may be negative and need not sum to 1."""
+
+    adds = True
+
+    def __init__(self, form: Form, sums_to_one: bool):
+        self.partials, self.summed, self.sums_to_one = form.partials, form.summed, sums_to_one
+        self.potentials = tuple(dict.fromkeys((*form.own, *form.summed)))
+        self.scratch = 3 + len(self.potentials)  # log p, two that all potentials share, and -phi' of each
+
+    def __call__(self, job: Job) -> Tensor:
+        z, t, _, out, (logp, work, _, *falls), scores, _, top = job
+        torch.sub(z, z.amax(1, keepdim=True) if top is None else top, out=logp)
+        e = torch.exp(logp, out=out)
+        total = e.sum(1, keepdim=True)
+        log_total, leading = total.log(), leaders(e, total)
+        if leading is not None:
+            log_total[leading.rows] = leading.collect(e).log1p_()
+        logp.sub_(log_total)
+        if scores is not None:
+            logp.masked_fill_(~scores.present, 0.0)
+        mass: Number = 1.0 if self.sums_to_one else t.sum(1, keepdim=True)
+        classes: Number = z.shape[1] if scores is None else scores.count
+        leads = leading is not None or scores is not None
+        at = AtTarget(t, logp, e.mul_(total.reciprocal_()), work, mass, classes, scores, leads)
+        slopes = {phi: at.add(phi, phi in self.summed, fall) for phi, fall in zip(self.potentials, falls, strict=True)}
+        loss = self.partials(at)
+        value = loss.value
+        if isinstance(loss.linear, Tensor) or loss.linear != 0:
+            value = value + loss.linear * (logp.sum(1, keepdim=True) * (mass / classes) - at.weighed(logp))
+        of_logp = self._in_logp(job, loss, slopes, mass / classes)
+        if scores is not None:
+            of_logp.masked_fill_(~scores.present, 0.0)
+        torch.addcmul(of_logp, at.p, of_logp.sum(1, keepdim=True), value=-1, out=out)
+        if leading is not None:
+            rows = out[leading.rows].scatter_(1, leading.leader, 0.0)
+            out[leading.rows] = rows.scatter_(1, leading.leader, -rows.sum(1, keepdim=True))
+        return value
+
+    def _in_logp(
+        self, job: Job, loss: Partials, slopes: dict[Potential, tuple[Tensor | None, float]], mean: Number
+    ) -> Tensor:
+        """Return the gradient in log p. Each of its terms is (factor * t + even) * fall."""
+        t, share, (_, total, spare, *_) = job.y, job.share, job.scratch
+        terms: list[tuple[Number, Number, Tensor | None]] = []
+        for potential, (fall, gain) in slopes.items():
+            own, rest = loss.own.get(potential, 0.0), loss.sums.get(potential, 0.0)
+            terms.append(((rest - own) * gain, rest * -gain, fall))
+        if isinstance(loss.linear, Tensor) or loss.linear != 0:
+            terms.append((-loss.linear, loss.linear * mean, None))
+        for number, (factor, even, fall) in enumerate(terms):
+            part = torch.mul(t, share * factor, out=spare if number else total)
+            if isinstance(even, Tensor) or even != 0:
+                part.add_(share * even)
+            if fall is not None:
+                part.mul_(fall)
+            if number:
+                total.add_(part)
+        return total
+
+
+LABELS, PROBABILITIES, WEIGHTS = "labels", "probabilities", "weights"
+"""Targets: class indices; weights of the classes that sum to 1; any weights of the classes."""
+
+
+def kernel_for(loss: Loss, classes: int, unit: Unit | None = None, target: str = LABELS) -> Kernel | None:
+    """Return the kernel of a loss for this number of classes; None if there is none. ``unit`` divides the scores."""
+    return _cached_kernel(loss, classes, unit, target) if is_key(loss) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _cached_kernel(loss: Loss, classes: int, unit: Unit | None, target: str) -> Kernel | None:
+    form = form_of(loss, classes)
+    # With two classes the sum has one term, which may be as small as 1 - p. The plain formulas keep its digits.
+    if form is None or (classes < 3 and form.summed):
+        return None
+    kernel: Kernel
+    if target != LABELS:
+        kernel = SoftKernel(form, target == PROBABILITIES)
+    elif form.linear is not None:
+        return LinearKernel(form.linear) if unit is None else UnitLinearKernel(form.linear, *unit.for_classes(classes))
+    else:
+        kernel = SumsKernel(form) if form.summed else LabelKernel(form, classes)
+    return kernel if unit is None else UnitKernel(kernel, *unit.for_classes(classes))
