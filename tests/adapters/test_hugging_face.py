@@ -140,16 +140,15 @@ def test_experts_with_a_loss_of_their_own_are_refused():
 # Models that compute their loss themselves.
 
 
-@in_turn(
-    "make", [causal, lambda: classifier("LlamaForSequenceClassification"),
-             lambda: classifier("LlamaForTokenClassification"), lambda: classifier("ModernBertForMaskedLM", 2)],
-)  # fmt: skip
-def test_a_model_with_the_loss_installed(make):
-    model = make()
-    ids, labels = texts()
-    if "SequenceClassification" in type(model).__name__:
+OWN = ("LlamaForCausalLM", "LlamaForSequenceClassification", "LlamaForTokenClassification", "ModernBertForMaskedLM")
+
+
+@in_turn("name", OWN)
+def test_a_model_with_the_loss_installed(name):
+    model, (ids, labels) = causal() if "Causal" in name else classifier(name), texts()
+    if "SequenceClassification" in name:
         labels = torch.arange(len(ids)) % CLASSES
-    elif "TokenClassification" in type(model).__name__:
+    elif "TokenClassification" in name:
         labels = torch.where(labels >= 0, labels % CLASSES, -100)
     own = model(ids, labels=labels)
     torch.testing.assert_close(hf.install(model, "ce")(ids, labels=labels).loss, own.loss)

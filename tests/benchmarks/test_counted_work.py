@@ -40,11 +40,9 @@ def work_of(expression, *shape):
         (lambda x: x.exp_(), 40, 40, 1),
         (lambda x: x.zero_(), 0, 40, 1),
         (lambda x: torch.empty_like(x).copy_(x), 40, 40, 1),
-        (lambda x: torch.exp(x, out=x), 40, 40, 1),
         (lambda x: torch.exp(x, out=torch.empty_like(x)), 40, 40, 1),
         (lambda x: x.reshape(2, 5).t()[1:].unsqueeze(0).detach(), 0, 0, 0),
         (lambda x: x[:1].expand(10) + 1, 4, 40, 1),
-        (lambda x: x[:5].exp(), 20, 20, 1),
         (lambda x: x.gather(0, torch.empty(3, dtype=torch.int64, device="meta")), 3 * (4 + 8), 3 * 4, 1),
         (lambda x: x.scatter_(0, torch.empty(3, dtype=torch.int64, device="meta"), 1.0), 3 * 8, 3 * 4, 1),
         (lambda x: torch.zeros(10).exp(), 0, 0, 0),
@@ -110,7 +108,7 @@ def compiled(step):
 @pytest.mark.slow
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="torch.compile needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")  # by inductor
-@in_turn("name", ["gce", "sgce", "alpha-mae", "nce", "sgce/l2", "alpha-mae/l2"])
+@in_turn("name", ["gce", "nce", "sgce/l2", "alpha-mae/l2"])
 def test_a_compiled_loss_needs_no_more_than_cross_entropy(name):
     """Of which forward reads the scores; backward reads them again and writes the gradient."""
     if name == "gce":
