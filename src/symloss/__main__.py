@@ -10,11 +10,10 @@ from symloss import extras
 def main() -> None:
     """Run the command line, or say which extra it needs."""
     try:
-        from symloss.cli import main as run  # noqa: PLC0415  (not installed everywhere)
-    except ModuleNotFoundError as error:
-        if not extras.is_optional(error):
-            raise
-        sys.exit(f"symloss: {extras.missing('The command line', str(error.name))}")
+        with extras.needed_by("The command line"):
+            from symloss.cli import main as run  # noqa: PLC0415  (not installed everywhere)
+    except extras.MissingExtraError as error:
+        sys.exit(f"symloss: {error}")
     run()
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 FIT = {
     "sklearn": "scikit-learn",
     "scipy": "SciPy",
@@ -16,25 +19,36 @@ FIT = {
     "joblib": "joblib",
 }
 """What ``symloss[fit]`` installs: the name to import, and what people call it. Losses need torch and NumPy alone."""
-OTHERS = {"matplotlib": "plot", "optuna": "optuna", "ray": "ray", "tensorboard": "tensorboard", "timm": "timm"}
+OTHERS = {name: name for name in ("optuna", "ray", "tensorboard", "timm")}
+OTHERS |= {"matplotlib": "plot", "lightgbm": "boosting", "xgboost": "boosting"}
 """The extra of each other package that a part of symloss needs. Adapters need their own library."""
 
 
-def missing(what: str, package: str, extra: str | None = None) -> str:
+def missing(what: str, package: str) -> str:
     """Return the sentence for a package that is not installed.
 
     Args:
         what: what needs it.
         package: the name to import.
-        extra: the extra of symloss that installs it; by default looked up.
 
     >>> missing("symloss.RobustClassifier", "sklearn")
     "symloss.RobustClassifier needs scikit-learn, which is not installed: pip install 'symloss[fit]'"
     """
-    extra = extra or OTHERS.get(package, "fit")
+    extra = OTHERS.get(package, "fit")
     return f"{what} needs {FIT.get(package, package)}, which is not installed: pip install 'symloss[{extra}]'"
 
 
-def is_optional(error: ModuleNotFoundError) -> bool:
-    """Return whether an import failed because a package of an extra is not installed."""
-    return (error.name or "").partition(".")[0] in (*FIT, *OTHERS)
+class MissingExtraError(ImportError, ValueError):
+    """A package of an extra is not installed. Commands show the message alone, as that of bad input."""
+
+
+@contextlib.contextmanager
+def needed_by(what: str) -> Iterator[None]:
+    """Turn the failed import of a package of an extra into the one sentence; ``what`` needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if package not in (*FIT, *OTHERS):
+            raise
+        raise MissingExtraError(missing(what, package)) from None

@@ -29,14 +29,10 @@ def stub_names(package: str) -> dict[str, str]:
 
 def imported(home: str, name: str, called: str) -> Any:
     """Return a name of a module, or a module of a package. A missing extra is one sentence."""
-    try:
+    with extras.needed_by(called):
         if f"{home}.{name}" == called:  # a module of the package itself
             return importlib.import_module(called)
         return getattr(importlib.import_module(home), name)
-    except ModuleNotFoundError as error:
-        if not extras.is_optional(error):
-            raise
-        raise ImportError(extras.missing(called, str(error.name).partition(".")[0])) from error
 
 
 def attach(package: str, *elsewhere: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

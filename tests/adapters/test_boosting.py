@@ -28,6 +28,7 @@ from symloss.adapters.boosting import (
     criterion_of_trees,
     gradient_and_hessian,
 )
+from symloss.extras import MissingExtraError
 from symloss.fit import learners
 from symloss.fit.learners import Shape
 from symloss.fit.storage import load_predictor, save_predictor
@@ -283,7 +284,7 @@ def test_bad_input(make):
 def test_a_library_that_is_missing(estimator, monkeypatch):
     name = estimator.library
     monkeypatch.setitem(sys.modules, name, None)
-    with refused(ImportError, type(estimator).__name__, "pip install 'symloss[boosting]'"):
+    with refused(MissingExtraError, type(estimator).__name__, "pip install 'symloss[boosting]'"):
         estimator.fit(IRIS, SPECIES)
     with refused(ValueError, f"'{name}' needs {name}, which is not installed", f"pip install {name}"):
         RobustClassifier(learners=["k-nn", name]).fit(IRIS, SPECIES)

@@ -22,6 +22,7 @@ from symloss.data.opening import open_inputs
 from symloss.data.source import DataSource
 from symloss.data.table_encoder import TableEncoder
 from symloss.data.tables import CsvTable, open_table
+from symloss.extras import MissingExtraError
 
 FLOWERS = "width,label,height\n1.5,rose,2\n-0.1,tulip,3e2\n7,rose,0.30000000000000004\n"
 
@@ -166,7 +167,7 @@ def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
     with refused(ValueError, path, "must be a Parquet file"):
         open_data(write(path, "a,label\n1,x\n"))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with refused(ValueError, "needs pyarrow, which is not installed", "symloss[fit]"):
+    with refused(MissingExtraError, "needs pyarrow, which is not installed", "symloss[fit]"):
         open_data(str(path))
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from symloss.cli import app
 from symloss.experiments import tune as tuning
+from symloss.extras import MissingExtraError
 from symloss.training.run_folder import RunFolder
 
 QUICK = ("--epochs", "1", "--settings", "subset=400", "--accelerator", "cpu", "--model", "mlp:hidden=8")
@@ -128,7 +129,7 @@ def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     for name in ("tune", "studies", "storage"):
         monkeypatch.delitem(sys.modules, f"symloss.experiments.{name}")
-    with refused(ValueError, "Tuning needs optuna, which is not installed: pip install 'symloss[optuna]'"):
+    with refused(MissingExtraError, "Tuning needs optuna, which is not installed: pip install 'symloss[optuna]'"):
         CliRunner().invoke(app, ["tune", "--epochs", "1"], catch_exceptions=False)
     assert not list(tmp_path.iterdir())
 

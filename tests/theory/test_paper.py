@@ -14,6 +14,7 @@ from scipy import integrate, stats
 from torch.nn import functional as F  # noqa: N812
 
 import symloss
+from symloss.extras import MissingExtraError
 from symloss.losses import potentials as phi, score_formulas
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.operators import Insensitive
@@ -422,7 +423,7 @@ def test_bad_priors(tmp_path, monkeypatch):
     )
     assert not list(tmp_path.iterdir())
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with refused(ImportError, "matplotlib", "symloss[plot]"):
+    with refused(MissingExtraError, "matplotlib", "symloss[plot]"):
         plot_prior(2)
 
 

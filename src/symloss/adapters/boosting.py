@@ -118,12 +118,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return {name: value for name, value in self.parameters.items() if name != "class_weight"}
 
     def _library(self) -> Any:
-        try:
+        with extras.needed_by(type(self).__name__):
             return importlib.import_module(self.library)
-        except ModuleNotFoundError as error:
-            if error.name != self.library:
-                raise
-            raise ImportError(extras.missing(type(self).__name__, self.library, "boosting")) from None
 
 
 class RobustXGBClassifier(BoostedClassifier):

@@ -190,11 +190,9 @@ class ParquetTable(FrameTable):
     @contextlib.contextmanager
     def _open(self) -> Iterator[Any]:
         """Open the file. Damage that is found while it is read is a ValueError."""
-        try:
+        with extras.needed_by(str(self.path)):
             import pyarrow as pa  # type: ignore[import-untyped]  # noqa: PLC0415 (not always installed)
             import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415
-        except ImportError:
-            raise ValueError(extras.missing(str(self.path), "pyarrow")) from None
         try:
             with pq.ParquetFile(self.path) as file:
                 yield file

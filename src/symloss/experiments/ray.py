@@ -63,10 +63,8 @@ def joblib_on_ray(address: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[Any]:
     """Connect to a cluster, and yield the package ray. A connection that was there before stays."""
-    try:
+    with extras.needed_by("`ray`"):
         import ray  # noqa: PLC0415
-    except ImportError:
-        raise ValueError(extras.missing("`ray`", "ray")) from None
     started_here = not ray.is_initialized()
     if started_here:
         _connect(ray, address)

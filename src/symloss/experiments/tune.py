@@ -16,10 +16,8 @@ from typing import Any
 
 from symloss import extras
 
-try:
+with extras.needed_by("Tuning"):
     import optuna
-except ImportError:
-    raise ValueError(extras.missing("Tuning", "optuna")) from None
 
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, Trial, TrialState

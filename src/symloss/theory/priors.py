@@ -150,10 +150,8 @@ def plot_prior(num_classes: int = 2, path: str | Path | None = None) -> Figure:
         path: the file to write (.png, .svg, .pdf); None for no file.
     """
     symmetrized = float(symmetrizing_prior(num_classes).concentration[0])
-    try:
+    with extras.needed_by("plot_prior"):
         from matplotlib.figure import Figure  # noqa: PLC0415 (not always installed)
-    except ImportError as error:
-        raise ImportError(extras.missing("plot_prior", "matplotlib")) from error
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     # Dense towards 0 and 1, where the density has its poles.
     p = torch.linspace(-7, 7, 801, dtype=torch.float64).sigmoid()

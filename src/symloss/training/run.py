@@ -245,10 +245,8 @@ class TensorBoard:
     """Writes event files below the run's folder; called with the metrics of every epoch."""
 
     def __init__(self, folder: Path):
-        try:
+        with extras.needed_by("`log=tensorboard`"):
             import torch.utils.tensorboard  # noqa: F401, PLC0415
-        except ImportError:
-            raise ValueError(extras.missing("`log=tensorboard`", "tensorboard")) from None
         self.folder = folder / "tensorboard"
         # Opened by the first epoch, in whichever process that is.
         self.writer: Any = None

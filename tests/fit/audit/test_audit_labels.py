@@ -9,6 +9,7 @@ from in_turn import in_turn
 from refusals import refused
 
 from symloss.checks import brief
+from symloss.extras import MissingExtraError
 from symloss.fit import audit_labels
 
 SIZE, CLASSES = 60, 4
@@ -168,5 +169,5 @@ def test_the_frame_has_every_label_with_the_most_suspicious_first(drawn, monkeyp
     for row, old, new in zip(frame["row"] // 2, frame["given"], frame["suggested"], strict=True):
         assert (old, new) == (names[given[row]], names[found.suggested[row]])
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with refused(ImportError, "to_frame needs pandas, which is not installed: pip install 'symloss[fit]'"):
+    with refused(MissingExtraError, "to_frame needs pandas, which is not installed: pip install 'symloss[fit]'"):
         found.to_frame()

@@ -80,10 +80,8 @@ class Audit:
         >>> audit.to_frame().to_dict("records")[0]
         {'row': 1, 'given': 'spam', 'suggested': 'ham', 'score': -1.0, 'flagged': True}
         """
-        try:
+        with extras.needed_by("to_frame"):
             import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415
-        except ImportError:
-            raise ImportError(extras.missing("to_frame", "pandas")) from None
         names = np.array(self.class_names, dtype=object)
         columns = {
             "row": self.positions,
