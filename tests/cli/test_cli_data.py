@@ -2,12 +2,12 @@
 
 import csv
 import json
+import re
 import shutil
 
-import numpy as np
 import pytest
+from data_helpers import random_bytes, save_image
 from in_turn import in_turn
-from PIL import Image
 from typer.testing import CliRunner
 
 from symloss.cli import app
@@ -22,23 +22,22 @@ SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--loss", "mae")
 @pytest.fixture
 def folder(tmp_path):
     """Dark and bright squares, by class."""
-    rng = np.random.default_rng(0)
     for name, low in (("dark", 0), ("bright & <b>", 150)):
-        (tmp_path / "photos" / name).mkdir(parents=True)
         for number in range(24):
-            pixels = rng.integers(low, low + 100, (8, 8), dtype=np.uint8)
-            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number:02}.png")
+            pixels = low + random_bytes(8, 8, seed=low + number, high=100)
+            save_image(tmp_path / "photos" / name / f"{number:02}.png", pixels)
     return tmp_path / "photos"
 
 
 def test_show_counts_the_classes_and_leaves_out_bad_files(run_command, folder, tmp_path):
-    shown = run_command("data", "show", "--data", str(folder)).stdout.splitlines()
-    assert shown[0] == "photos: inputs 1 x 8 x 8, in memory"
-    assert [line.rstrip() for line in shown[1:]] == ["class         train", "bright & <b>  24", "dark          24"]
+    show = ("data", "show", "--data", str(folder))
+    lines = [line.rstrip() for line in run_command(*show).stdout.splitlines()]
+    assert lines[0] == "photos: inputs 1 x 8 x 8, in memory"
+    assert lines[1:] == ["class         train", "bright & <b>  24", "dark          24"]
     (tmp_path / "clean" / "dark").mkdir(parents=True)
     (folder / "dark" / "03.png").rename(tmp_path / "clean" / "dark" / "03.png")
     (folder / "dark" / "04.png").write_text("no image")
-    shown = run_command("data", "show", "--data", str(folder), "--test", str(tmp_path / "clean"), "--skip-bad")
+    shown = run_command(*show, "--test", str(tmp_path / "clean"), "--skip-bad")
     rows = [line.split()[-2:] for line in shown.stdout.splitlines()[1:]]
     assert rows == [["train", "test"], ["24", "0"], ["22", "1"]]
     assert f"left out {folder / 'dark' / '04.png'}: a file that is no image" in shown.stderr
@@ -46,25 +45,24 @@ def test_show_counts_the_classes_and_leaves_out_bad_files(run_command, folder, t
 
 def test_an_image_that_is_cut_off(run_command, folder, tmp_path):
     """Streamed, as one of another size is among them: training and prediction name it, or go on without it."""
-    Image.new("L", (12, 12)).save(folder / "dark" / "big.png")
+    save_image(folder / "dark" / "big.png", random_bytes(12, 12))
     bad = folder / "dark" / "03.png"
     bad.write_bytes(bad.read_bytes()[: bad.stat().st_size // 2])  # its head stays good
     data = ("--data", str(folder))
-    refusal = run_command("train", *data, *SMALL, "--out", str(tmp_path / "stops"))
+    refusal = run_command("train", *data, *SMALL, "--out", "stops", cwd=tmp_path)
     assert refusal.returncode == 2
     assert len(refusal.stderr.splitlines()) == 2, "what is trained, and what is wrong with it"
     assert all(part in refusal.stderr for part in (str(bad), "damaged", "--skip-bad"))
-    goes_on = run_command("train", *data, "--skip-bad", *SMALL, "--out", str(tmp_path / "run"))
+    goes_on = run_command("train", *data, "--skip-bad", *SMALL, "--out", "run", cwd=tmp_path)
     assert goes_on.returncode == 0, goes_on.stderr
-    refusal = run_command("predict", str(tmp_path / "run"), *data)
+    refusal = run_command("predict", "run", *data, cwd=tmp_path)
     assert (refusal.returncode, refusal.stdout) == (2, "")
     assert str(bad) in refusal.stderr
-    done = run_command("predict", str(tmp_path / "run"), *data, "--skip-bad")
-    names = [row["example"] for row in csv.DictReader(done.stdout.splitlines())]
+    done = run_command("predict", "run", *data, "--skip-bad", cwd=tmp_path)
+    names = [row["example"] for row in predicted(done)]
     assert len(names) == 48
     assert "dark/03.png" not in names
-    assert f"left out {bad}" in goes_on.stderr
-    assert f"left out {bad}" in done.stderr
+    assert all(f"left out {bad}" in each.stderr for each in (goes_on, done))
 
 
 def test_predicting_reads_the_column_that_was_trained_on(run_command, folder, tmp_path):
@@ -78,24 +76,21 @@ def test_predicting_reads_the_column_that_was_trained_on(run_command, folder, tm
 
 
 def test_train_and_predict_on_ones_own_images(run_command, folder, tmp_path):
-    done = run_command(
-        "train", "--data", str(folder), "--model", "mlp:hidden=16", "--loss", "mae", "--epochs", "8", "--lr", "0.1",
-        "--batch", "8", "--runs", str(tmp_path / "runs"), "--json",
-    )  # fmt: skip
+    how = ("--model", "mlp:hidden=16", "--loss", "mae", "--epochs", "8", "--lr", "0.1", "--batch", "8")
+    done = run_command("train", "--data", str(folder), *how, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["test"], result["noise_rate"], result["validation_labels"]) == (0, None, "noisy")
-    rows = predicted(run_command("predict", result["folder"], "--data", str(folder)))
+    predict = ("predict", result["folder"], "--data", str(folder))
+    rows = predicted(run_command(*predict, cwd=tmp_path))
     assert len(rows) == 48
     assert sum(row["example"].startswith(row["prediction"]) for row in rows) >= 44
     assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
-    out = tmp_path / "predictions.csv"
-    assert run_command("predict", result["folder"], "--data", str(folder), "--best", "--out", str(out)).returncode == 0
-    assert len(out.read_text().splitlines()) == 49
-    (tmp_path / "out").mkdir()
-    done = run_command("predict", result["folder"], "--data", str(folder), "--out", "out", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == "symloss: out cannot be written (Is a directory); what was there before is kept\n"
+    assert run_command(*predict, "--best", "--out", "predictions.csv", cwd=tmp_path).returncode == 0
+    assert len((tmp_path / "predictions.csv").read_text().splitlines()) == 49
+    done = run_command(*predict, "--out", "photos", cwd=tmp_path)
+    said = "symloss: photos cannot be written (Is a directory); what was there before is kept\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 @pytest.fixture(scope="module")
@@ -112,31 +107,28 @@ def predicted(done):
     return list(csv.DictReader(done.stdout.splitlines()))
 
 
-def test_predicting_is_what_the_epoch_measured(run_command, digits_run):
+def test_predicting_is_what_the_epoch_measured_and_probabilities_are_calibrated(run_command, digits_run):
+    """The plain softmax of unit scores is at most 0.242 with 10 classes."""
     folder, result = digits_run
     labels = open_data("digits").test.labels.tolist()
-    for option, epoch in (((), "best"), (("--best",), "best"), (("--last",), "last")):
-        rows = predicted(run_command("predict", str(folder), "--data", "digits", *option))
-        hits = [int(row["prediction"]) == label for row, label in zip(rows, labels, strict=True)]
-        assert sum(hits) / len(hits) == pytest.approx(getattr(result, epoch).test_accuracy)
-
-
-def test_probabilities_are_calibrated(run_command, digits_run):
-    """The plain softmax of unit scores is at most 0.242 with 10 classes."""
-    done = run_command("predict", str(digits_run[0]), "--data", "digits", "--probabilities")
-    rows = predicted(done)
-    assert done.stderr == ""
     classes = [f"p({digit})" for digit in range(10)]
-    assert list(rows[0]) == ["example", "prediction", "probability", *classes]
-    labels, right = open_data("digits").test.labels.tolist(), 0
-    for row, label in zip(rows, labels, strict=True):
-        every = [float(row[name]) for name in classes]
-        assert sum(every) == pytest.approx(1, abs=1e-5)
-        assert max(every) == float(row["probability"]) == every[int(row["prediction"])]
-        right += int(row["prediction"]) == label
-    confidence = sum(float(row["probability"]) for row in rows) / len(rows)
-    assert confidence > 0.5
-    assert confidence == pytest.approx(right / len(rows), abs=0.1)
+    for option, epoch in (("--probabilities", "best"), ("--best", "best"), ("--last", "last")):
+        done = run_command("predict", str(folder), "--data", "digits", option)
+        rows = predicted(done)
+        assert done.stderr == ""
+        hits = [int(row["prediction"]) == label for row, label in zip(rows, labels, strict=True)]
+        right = sum(hits) / len(hits)
+        assert right == pytest.approx(getattr(result, epoch).test_accuracy)
+        if option != "--probabilities":
+            continue
+        assert list(rows[0]) == ["example", "prediction", "probability", *classes]
+        for row in rows:
+            every = [float(row[name]) for name in classes]
+            assert sum(every) == pytest.approx(1, abs=1e-5)
+            assert max(every) == float(row["probability"]) == every[int(row["prediction"])]
+        confidence = sum(float(row["probability"]) for row in rows) / len(rows)
+        assert confidence > 0.5
+        assert confidence == pytest.approx(right, abs=0.1)
 
 
 def test_a_run_without_a_temperature_says_so(run_command, digits_run, tmp_path):
@@ -149,8 +141,7 @@ def test_a_run_without_a_temperature_says_so(run_command, digits_run, tmp_path):
     (folder / "calibration.json").write_text(json.dumps({"best": {"epoch": epoch, "temperature": -1}}))
     refusal = run_command("predict", "before", "--data", "digits", cwd=tmp_path)
     assert (refusal.returncode, refusal.stdout) == (2, "")
-    assert "the temperature of the best epoch in before/calibration.json must be" in refusal.stderr
-    assert "got -1" in refusal.stderr
+    assert re.search("the temperature of the best epoch in before/calibration.json must be .*got -1", refusal.stderr)
 
 
 def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):
