@@ -138,7 +138,7 @@ def test_the_data_are_neither_copied_nor_changed():
     assert torch.equal(examples.inputs, before)
 
 
-def test_tables_are_scaled_feature_by_feature():
+def test_tables_are_scaled_feature_by_feature_and_images_channel_by_channel():
     table = torch.randn(COUNT, 3, generator=generator(1))
     before = table.clone()
     examples = Examples(table, torch.zeros(COUNT, dtype=torch.int64))
@@ -147,9 +147,7 @@ def test_tables_are_scaled_feature_by_feature():
         for batch in resident(examples, **options).epoch(0):
             assert_close(batch.inputs, (table[batch.index] - mean) / std, 1e-5)
     assert torch.equal(table, before)
-
-
-def test_channels_last_changes_the_memory_only_and_float_images_are_taken_as_they_are():
+    # Channels last change the memory only, and images of floats are taken as they are.
     examples = images()
     unit = Examples(examples.inputs.double() / 255, examples.labels)
     epochs = (resident(**options).epoch(0) for options in ({}, {"channels_last": True}, {"examples": unit}))

@@ -176,7 +176,7 @@ def test_a_part_that_is_whole_or_of_something_else(tmp_path, blob, given):
     told(tmp_path)
 
 
-def test_a_connection_that_is_cut_is_tried_again_where_it_ended(tmp_path, blob):
+def test_a_connection_that_is_cut_or_a_full_disk_keeps_what_arrived(tmp_path, blob):
     blob.cut_after = 1000
     with refused(ConnectionError, f"{blob.url}/blob", "ended after 3000 of 1000000 bytes", "3000 bytes are kept"):
         get("blob", tmp_path)
@@ -184,6 +184,13 @@ def test_a_connection_that_is_cut_is_tried_again_where_it_ended(tmp_path, blob):
     blob.cut_after = 400_000
     told(tmp_path)
     assert [wanted for _, wanted in blob.asked[3:]] == ["bytes=3000-", "bytes=403000-", "bytes=803000-"]
+    (tmp_path / "blob" / "blob").unlink()
+    blob.cut_after, asked = None, len(blob.asked)
+    with largest_file(600_000), refused(DiskFull, "has no room for blob: ", "What has arrived is kept"):
+        get("blob", tmp_path)
+    assert there(tmp_path) == {"blob.part": CONTENT[:600_000]}
+    told(tmp_path)
+    assert blob.asked[asked:] == [("/data/blob", None), ("/data/blob", "bytes=600000-")]
 
 
 def test_no_file_no_answer_and_no_server(tmp_path, blob, monkeypatch):
@@ -200,15 +207,6 @@ def test_no_file_no_answer_and_no_server(tmp_path, blob, monkeypatch):
         pass
     with refused(ConnectionError, closed.url, "Connection refused"):
         get("blob", tmp_path, base_url=closed.url)
-
-
-def test_a_full_disk_keeps_what_arrived(tmp_path, blob):
-    with largest_file(600_000), refused(DiskFull, "has no room for blob: ", "What has arrived is kept"):
-        get("blob", tmp_path)
-    assert there(tmp_path) == {"blob.part": CONTENT[:600_000]}
-    assert len(blob.asked) == 1
-    told(tmp_path)
-    assert blob.asked[-1] == ("/data/blob", "bytes=600000-")
 
 
 @in_turn("length", [True, False])
@@ -384,12 +382,9 @@ def test_a_full_disk_or_an_interrupt_leaves_nothing_and_a_folder_takes_its_place
         ("cifar-n", ("https://github.com/UCSC-REAL/cifar-10-100n", "CIFAR-10_human.pt", "into {root}")),
     ],
 )
-def test_what_cannot_be_fetched(tmp_path, name, ingredients):
+def test_what_cannot_be_fetched_and_that_the_others_have_checksums(tmp_path, name, ingredients):
     with refused(ValueError, name, *(text.format(root=tmp_path) for text in ingredients)):
         get(name, tmp_path)
-
-
-def test_every_source_has_its_checksums():
     sums = [md5 for source in SOURCES.values() for md5 in source.files.values()]
     assert len(set(sums)) == len(sums) == 12
     assert all(len(bytes.fromhex(text)) == 16 for text in sums)

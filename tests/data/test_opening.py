@@ -32,7 +32,6 @@ def test_the_root(monkeypatch, tmp_path):
     "data, options, exception, ingredients",
     [
         ("cifar-10", {}, ValueError, ("a known name", "got 'cifar-10'", "did you mean 'cifar10'?")),
-        ("Digits", {}, ValueError, ("a known name", "got 'Digits'", "did you mean 'digits'?")),
         ("qqq", {}, ValueError, ("a known name", "got 'qqq'", "known are cifar10")),
         ("./no/where", {}, FileNotFoundError, ("an existing folder or file", *KNOWN, "got './no/where'")),
         ("nowhere.npz", {}, FileNotFoundError, ("an existing folder or file", "got 'nowhere.npz'")),

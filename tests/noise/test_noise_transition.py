@@ -40,19 +40,13 @@ def test_texts_and_rates_come_back():
     [
         ("", ["noise must be one of clean, sym, ", "got ''"]),
         ("symmetric:0.4", ["noise must be one of clean, sym, ", "got 'symmetric'"]),
-        ("0.4", ["noise must be one of", "got '0.4'"]),
         ("sym", ["sym noise must come with a rate, as in 'sym:0.4'", "got 'sym'"]),
-        ("sym:", ["must come with a rate", "got 'sym:'"]),
-        ("pair:60%", ["must come with a rate", "got 'pair:60%'"]),
         ("sym:0.4:0.2", ["must come with a rate", "got 'sym:0.4:0.2'"]),
         ("sym:1.5", ["rate of sym noise must be a number in [0, 1)", "got 1.5"]),
-        ("sym:-0.1", ["rate of sym noise", "[0, 1)", "got -0.1"]),
         ("sym:nan", ["rate of sym noise", "[0, 1)", "got nan"]),
         ("sym-any:1", ["rate of sym-any noise must be a number in [0, 1)", "got 1.0"]),
-        ("prior:1", ["rate of prior noise must be a number in [0, 1)", "got 1.0"]),
         ("clean:0.1", ["clean noise must come without a rate", "got 'clean:0.1'"]),
         ("matrix", ["matrix noise must come with the path of a file", "got ''"]),
-        ("human", ["name of human labels must be one of aggregate, random1", "got ''"]),
         ("human:wrst", ["must be one of aggregate, random1, random2, random3, worst, fine, coarse", "got 'wrst'"]),
         ("human:worst@", ["human noise must come with the path of a file", "got ''"]),
     ],
@@ -187,9 +181,12 @@ def test_a_pickle_in_a_matrix_is_not_run(tmp_path, suffix):
     ],
 )
 def test_damaged_files(tmp_path, name, content):
+    text = f"matrix:{tmp_path / name}"
+    with refused(FileNotFoundError, "path of a transition matrix must be a file", str(tmp_path / name), "not there"):
+        transition_matrix(parse(text), 2)
     (tmp_path / name).write_text(content)
     with refused(ValueError, "file of a transition matrix must hold one array of numbers", str(tmp_path / name)):
-        transition_matrix(parse(f"matrix:{tmp_path / name}"), 2)
+        transition_matrix(parse(text), 2)
 
 
 @in_turn(
@@ -226,11 +223,6 @@ def test_bad_requests(tmp_path, monkeypatch, text, classes, given, ingredients):
             np.save(file, given.pop(name))
     with refused(ValueError, *ingredients.split(" ... ")):
         transition_matrix(parse(text), classes, **given)
-
-
-def test_no_file():
-    with refused(FileNotFoundError, "path of a transition matrix must be a file; got 'T.npy', which is not there"):
-        transition_matrix(parse("matrix:T.npy"), 2)
 
 
 def test_many_classes_are_a_picture_whose_pixels_are_the_rates():
