@@ -9,15 +9,7 @@ from conftest import assert_close
 from in_turn import in_turn
 
 import symloss
-from symloss.closed_form import (
-    KernelUnhingedClassifier,
-    UnhingedClassifier,
-    squared_error_centroid,
-    unhinged_centroid,
-)
-
-OPTIONS = [{"fit_intercept": intercept, "center": center} for intercept in (True, False) for center in (True, False)]
-every_option = in_turn("options", OPTIONS)
+from symloss.closed_form import KernelUnhingedClassifier, UnhingedClassifier, squared_error_centroid, unhinged_centroid
 
 
 def design(x, fit_intercept, center):
@@ -44,26 +36,25 @@ def test_eq_trace_the_loss_is_minus_the_trace_of_mu_and_w():
         np.testing.assert_allclose(w.grad, -centroid(x, y, 3), atol=1e-12)
 
 
-@every_option
-def test_w_is_r_mu_over_the_norm_of_mu(options):
+@in_turn("fit_intercept", [True, False])
+@in_turn("center", [True, False])
+def test_w_is_r_mu_over_the_norm_of_mu(fit_intercept, center):
     """The least loss is -r |mu|, and an iterative solver finds the same weights."""
     x, y = blobs()
-    psi, radius = design(x, **options), 2.5
+    psi, radius = design(x, fit_intercept, center), 2.5
     mu, shape = centroid(psi, y, 3), (3, psi.shape[1])
-    model = UnhingedClassifier(radius=radius, **options).fit(x, y)
-    w = weights_on(psi.shape[1], model, x, options["center"])
+    model = UnhingedClassifier(radius=radius, fit_intercept=fit_intercept, center=center).fit(x, y)
+    w = weights_on(psi.shape[1], model, x, center)
     np.testing.assert_allclose(w, radius * mu / np.linalg.norm(mu), atol=1e-12)
     assert np.linalg.norm(w) == pytest.approx(radius)
     assert model.centroid_norm_ == pytest.approx(np.linalg.norm(mu))
-    assert (np.abs(model.intercept_).max() > 0) == (options["fit_intercept"] or options["center"])
+    assert (np.abs(model.intercept_).max() > 0) == (fit_intercept or center)
     # The scores of centred examples: those that the classifier gives the examples as they are.
     assert unhinged(model.decision_function(x), y).mean() == pytest.approx(-radius * model.centroid_norm_, abs=1e-12)
     ball = {"type": "ineq", "fun": lambda flat: radius**2 - flat @ flat, "jac": lambda flat: -2 * flat}
     start = np.random.default_rng(0).standard_normal(np.prod(shape)) / 10
-    found = scipy.optimize.minimize(
-        lambda flat: unhinged(psi @ flat.reshape(shape).T, y).mean(),
-        start, method="SLSQP", constraints=[ball], options={"ftol": 1e-15, "maxiter": 500},
-    )  # fmt: skip
+    options = {"method": "SLSQP", "constraints": [ball], "options": {"ftol": 1e-15, "maxiter": 500}}
+    found = scipy.optimize.minimize(lambda flat: unhinged(psi @ flat.reshape(shape).T, y).mean(), start, **options)
     np.testing.assert_allclose(w, found.x.reshape(shape), atol=1e-6)
 
 

@@ -103,7 +103,7 @@ CLASSIFIERS = {
 }
 
 SCALES = [(np.float64, factor) for factor in (2.0**1000, 1e160, 1e-160, 1e-200, 2.0**-1000)]
-SCALES += [(np.float32, 1e20), (np.float32, 1e-25)]
+SCALES += [(np.float32, 1e30), (np.float32, 1e-30)]
 
 
 @in_turn("make", CLASSIFIERS.values())
@@ -232,10 +232,6 @@ def test_a_centroid_of_nothing_but_rounding_is_refused(make, dtype, offset):
 
 
 def test_a_small_centroid_is_not_mistaken_for_zero():
-    x, y = blobs(dtype=np.float32)
-    for factor in (1e-30, 1e30):
-        model = UnhingedClassifier(fit_intercept=False).fit(np.float32(factor) * x, y)
-        assert np.isfinite(model.coef_).all()
     rare = np.zeros((10_000, 2), np.float32)
     rare[0, 0] = 1e-3
     assert UnhingedClassifier(fit_intercept=False).fit(rare, np.arange(10_000) % 2).coef_[0, 0] > 0.5
@@ -245,7 +241,7 @@ def test_sums_weights_and_norms_that_overflow():
     x, y = blobs(offset=0.0)
     model = UnhingedClassifier().fit(1e306 * x, y)
     heavy = UnhingedClassifier().fit(x, y, np.full(len(x), 1e306))
-    corners = 1.7e308 * np.array([[1.0] * 4, [-1.0] * 4])
+    corners, raw = 1.7e308 * np.array([[1.0] * 4, [-1.0] * 4]), UnhingedClassifier(center=False)
 
     def stream():
         for _ in range(1000):
@@ -256,25 +252,19 @@ def test_sums_weights_and_norms_that_overflow():
         (ValueError, too_large, lambda: UnhingedClassifier().fit(x, y, np.full(len(x), 1e307))),
         (ValueError, too_large, stream),
         (ValueError, too_large, lambda: heavy.merge(heavy).merge(heavy)),
-        (
-            ValueError,
-            "X and radius ... finite in float64 ... radius = 1",
-            lambda: UnhingedClassifier(center=False).fit(corners, [0, 1]),
-        ),
+        (ValueError, "X and radius ... finite in float64 ... radius = 1", lambda: raw.fit(corners, [0, 1])),
     )
 
 
 def test_weights_and_scores_that_the_precision_cannot_hold():
     x, y = blobs(dtype=np.float32)
+    large = 1e20 * x
+    plain, kernel = UnhingedClassifier(radius=1e20), KernelUnhingedClassifier(kernel="linear", radius=1e20)
+    for model, features in ((plain, large), (plain, torch.from_numpy(large)), (kernel, large)):
+        with refused(ValueError, "X", "scores are finite", "float32", "too large"):
+            model.fit(x, y).predict(features)
     with refused(ValueError, "radius", "finite in float32", "radius = 1e+40"):
         UnhingedClassifier(radius=1e40).fit(x, y)
-    model = UnhingedClassifier(radius=1e20).fit(x, y)
-    for features in (1e20 * x, torch.from_numpy(1e20 * x)):
-        with refused(ValueError, "X", "scores are finite", "float32", "too large"):
-            model.predict(features)
-    kernel = KernelUnhingedClassifier(kernel="linear", radius=1e20).fit(x, y)
-    with refused(ValueError, "X", "scores are finite", "float32", "too large"):
-        kernel.predict(1e20 * x)
     for factor in (np.float32(3e37), np.float32(1e-41)):
         with refused(ValueError, "X and radius", "weights of the examples that float32 can hold", "scale"):
             KernelUnhingedClassifier(kernel="linear").fit(factor * x, y)
@@ -282,13 +272,16 @@ def test_weights_and_scores_that_the_precision_cannot_hold():
 
 def test_kernels_of_features_that_do_not_suit_them():
     x, y = blobs()
-    for kernel in ("rbf", "poly"):
-        with refused(ValueError, "kernel must be finite", "too large"):
-            KernelUnhingedClassifier(kernel=kernel).fit(1e160 * x, y)
-    with refused(ValueError, "kernel must be above 0 in float64", "too small"):
-        KernelUnhingedClassifier(kernel="poly", coef0=0).fit(1e-200 * x, y)
-    with refused(ValueError, "do not differ in the feature space of the kernel"):
-        KernelUnhingedClassifier().fit(1e-200 * x, y)
+
+    def fit(factor, **options):
+        return lambda: KernelUnhingedClassifier(**options).fit(factor * x, y)
+
+    all_refused(
+        (ValueError, "kernel must be finite ... too large", fit(1e160, kernel="rbf")),
+        (ValueError, "kernel must be finite ... too large", fit(1e160, kernel="poly")),
+        (ValueError, "kernel must be above 0 in float64 ... too small", fit(1e-200, kernel="poly", coef0=0)),
+        (ValueError, "do not differ in the feature space of the kernel", fit(1e-200)),
+    )
 
 
 def test_a_layer_in_half_precision_that_cannot_hold_its_weights_is_left_alone():
