@@ -11,7 +11,7 @@ import typer
 
 from symloss import checks
 from symloss.cli.options import DATA, OPTIONS, SETS, TRAINING, WHERE, AsJson, argument, flag, option, with_options
-from symloss.cli.output import bar, print_data, print_json, print_rows, say, visible
+from symloss.cli.output import LiveProgress, print_data, print_json, print_rows, say, show_progress, visible
 from symloss.cli.training import percent
 from symloss.experiments import FORMATS, Cell, compose, find_cell, list_tables, load_table, plan, read_runs
 from symloss.experiments.layers import Resolved, explain
@@ -221,32 +221,23 @@ def _announce(what: str, surveyed: Survey, jobs: int, root: Path | None, on_ray:
 
 def _follow(events: Events, total: int) -> list[Event]:
     """Show the events as they happen. Return those of runs that have no result in the end."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
     failed: list[Event] = []
     started, over = time.perf_counter(), 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    lines: dict[str, Any] = {}
-    with bar(*columns) as progress:
-        every = progress.add_task("runs", total=total)
+    with show_progress(quiet=True) as progress:
         for event in events:
             name = event.work.name
             if event.kind == "epoch":
-                if name not in lines:
-                    lines[name] = progress.add_task(name, total=event.work.settings.epochs)
-                progress.update(lines[name], completed=getattr(event.row, "epoch", 0))
-            if event.kind == "waiting":
+                epoch = getattr(event.row, "epoch", 0)
+                progress.step("runs", over, total, f"{name}, epoch {epoch} of {event.work.settings.epochs}")
+            elif event.kind == "waiting":
                 say(f"waiting for {name}: {event.reason}", err=True)
-            if event.kind not in ("finished", "failed", "elsewhere"):
-                continue
-            over += 1
-            progress.advance(every)
-            if name in lines:
-                progress.remove_task(lines.pop(name))
-            failed += [event] if event.kind != "finished" else []
-            if progress.disable or event.kind != "finished":
-                outcome = event.kind + (f": {event.reason}" if event.reason else "")
-                say(f"{over}/{total} {name}: {outcome} ({time.perf_counter() - started:.0f} s)", err=True)
+            elif event.kind in ("finished", "failed", "elsewhere"):
+                over += 1
+                progress.step("runs", over, total)
+                failed += [event] if event.kind != "finished" else []
+                if event.kind != "finished" or not isinstance(progress, LiveProgress):
+                    outcome = event.kind + (f": {event.reason}" if event.reason else "")
+                    say(f"{over}/{total} {name}: {outcome} ({time.perf_counter() - started:.0f} s)", err=True)
     return failed
 
 
