@@ -79,9 +79,7 @@ def category(text: str) -> str | None:
 def categories(texts: Sequence[str]) -> Text:
     """Return the categories of a column (N,), as :func:`category` names them."""
     names = {text: category(text) for text in set(texts)}
-    found: Text = np.empty(len(texts), dtype=object)
-    found[:] = [names[text] for text in texts]
-    return found
+    return np.array([names[text] for text in texts], dtype=object)
 
 
 def is_whole(texts: Text) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from symloss import extras
 from symloss.checks import brief
-from symloss.data.cells import LARGEST, NUMBER, FrameTable, Matrix, Table, Text, is_gap, number
+from symloss.data.cells import LARGEST, NUMBER, FrameTable, Matrix, Table, is_gap, number
 from symloss.data.source import TABLES, DataSource
 
 DELIMITERS = (",", ";", "\t")
@@ -241,9 +241,7 @@ def _decoded(column: Any) -> Any:
     """Return a column of text or of categories as texts: a cell that is not UTF-8 is found while the file is read."""
     if not str(column.type).startswith(_TEXTS):
         return column
-    cells: Text = np.empty(len(column), dtype=object)
-    cells[:] = column.to_pylist()
-    return cells
+    return np.array(column.to_pylist(), dtype=object)
 
 
 TableFile = CsvTable | ParquetTable

@@ -111,11 +111,9 @@ def noise_rate_interval(
     checks.number("draws", draws, "[10, inf)", whole=True)
     generator = torch.Generator().manual_seed(seed)
     size = min(len(scores), _enough(scores))
-    rates = []
-    for _ in range(draws):
-        drawn = torch.randint(len(scores), (size,), generator=generator)
-        rates.append(_explain(scores[drawn], labels[drawn], calibration.temperature, None, rounds=15).noise_rate)
-    found = torch.tensor(rates, dtype=torch.float64)
+    every = (torch.randint(len(scores), (size,), generator=generator) for _ in range(draws))
+    explained = (_explain(scores[drawn], labels[drawn], calibration.temperature, None, rounds=15) for drawn in every)
+    found = torch.tensor([each.noise_rate for each in explained], dtype=torch.float64)
     # A sample of fewer examples than there are is wider by the root of their ratio.
     spread = (found - found.mean()) * math.sqrt(size / len(scores)) + calibration.noise_rate
     low, high = spread.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)).tolist()
