@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import random
-import shutil
 import sys
 import time
 import warnings
@@ -16,6 +15,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from hostile_pickle import Bomb
 from in_turn import in_turn
 from refusals import refused
 from resigned import resign
@@ -85,14 +85,12 @@ def classes_of(folder):
         warnings.simplefilter("error")
         open_fit(folder, OF_AUDITS)
     data, predictor = open_predictor(folder)
-    probabilities = predictor.probabilities(np.zeros((1, *data.input_shape), np.float32))
-    assert probabilities.shape == (1, 3)
-    told = [tuple(load_audit(folder).class_names), data.class_names]
+    assert predictor.probabilities(np.zeros((1, *data.input_shape), np.float32)).shape == (1, 3)
     page = (folder / "audit.html").read_text()
-    told.append(next(classes for classes in (OLD, NEW) if f">{classes[0]}<" in page))
-    told.append(OLD if "ant.csv" in load_source(folder).source.data else NEW)
-    assert set(told) == {told[0]}
-    return told[0]
+    on_page = next(classes for classes in (OLD, NEW) if f">{classes[0]}<" in page)
+    source = OLD if "ant.csv" in load_source(folder).source.data else NEW
+    (told,) = {tuple(load_audit(folder).class_names), data.class_names, on_page, source}
+    return told
 
 
 def killed_at(step, work):
@@ -197,7 +195,6 @@ def test_no_flipped_bit_goes_unnoticed(saved):
     rng = random.Random(0)
     files = sorted(saved.iterdir())
     assert len(files) > 10
-    noticed = 0
     for _ in range(FLIPS):
         file = rng.choice(files)
         content = bytearray(file.read_bytes())
@@ -206,13 +203,10 @@ def test_no_flipped_bit_goes_unnoticed(saved):
         file.write_bytes(content)
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
-            try:
+            with pytest.raises((ValueError, UserWarning)):
                 open_fit(saved, OF_AUDITS)
-            except (ValueError, UserWarning):
-                noticed += 1
         content[place] ^= 1 << bit
         file.write_bytes(content)
-    assert noticed == FLIPS
     assert classes_of(saved) == OLD
 
 
@@ -256,7 +250,6 @@ def model(name, value):
 )
 def test_values_that_cannot_be_are_refused(fits, tmp_path, change, message):
     """Although the digests are right: the folder may be somebody else's."""
-    shutil.rmtree(tmp_path / "model", ignore_errors=True)
     fits[0].write(tmp_path / "model")
     resign(tmp_path / "model", change)
     with refused(ValueError, message):
@@ -281,8 +274,7 @@ def test_a_loaded_model_predicts_the_same(rows, tmp_path, kind):
     np.testing.assert_array_equal(loaded.probabilities(rows[0]), fitted.predictor_.probabilities(rows[0]))
     scaled = [fitted.predictor_.scaler(rows[0], name) for name in ("raw", "standard")]
     with zipfile.ZipFile(tmp_path / "learners.skops") as file:
-        content = b"".join(file.read(name) for name in file.namelist())
-    content += (tmp_path / "networks.pt").read_bytes()
+        content = b"".join([*map(file.read, file.namelist()), (tmp_path / "networks.pt").read_bytes()])
     every = [row.astype(kind_of).tobytes() for part in [rows[0], *scaled] for row in part for kind_of in "fd"]
     keeps = any(row in content for row in every)
     learners = {one.candidate.learner for one in fitted.predictor_.members}
@@ -298,7 +290,7 @@ def test_a_file_cannot_name_other_types_or_run_code(rows, tmp_path, monkeypatch)
         load_predictor(description, tmp_path)
     description = save_predictor(fitted.predictor_, tmp_path)
     networks = (tmp_path / "networks.pt").read_bytes()
-    torch.save([Payload(tmp_path / "made")], tmp_path / "networks.pt")
+    torch.save([Bomb(tmp_path / "made")], tmp_path / "networks.pt")
     with pytest.raises(pickle.UnpicklingError, match="mkdir"):
         load_predictor(description, tmp_path)
     assert not (tmp_path / "made").exists()
@@ -313,27 +305,7 @@ def test_a_file_cannot_name_other_types_or_run_code(rows, tmp_path, monkeypatch)
         load_predictor(description, tmp_path)
 
 
-class Payload:
-    """Makes a folder where it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
-def test_one_that_another_scikit_learn_wrote_and_this_one_cannot_read_says_so(saved):
-    (saved / "learners.skops").write_bytes(b"of the future")
-    resign(saved, lambda document: document["versions"].update({"scikit-learn": "9.9"}))
-    with refused(ValueError, "was fitted with scikit-learn '9.9', and", "cannot load it: install that version"):
-        open_predictor(saved)
-    (saved / "model.json").write_text("{")
-    with refused(ValueError, "model.json must hold JSON; "):
-        open_predictor(saved)
-
-
-def test_data_of_another_model_is_refused(saved, tmp_path):
+def test_other_folders_and_models_of_other_programs_are_refused(saved, tmp_path):
     (tmp_path / "other").mkdir()  # a folder that is no fit is not repaired
     repair_folder(tmp_path / "other")
     assert not is_saved_fit(tmp_path / "other")
@@ -344,6 +316,13 @@ def test_data_of_another_model_is_refused(saved, tmp_path):
     (saved / "data.json").write_text(json.dumps(description | {"class_names": ["ant", "bee"]}))
     resign(saved)
     with refused(ValueError, "is damaged: the model has 3 classes, and data.json 2; fit again"):
+        open_predictor(saved)
+    (saved / "learners.skops").write_bytes(b"of the future")
+    resign(saved, lambda document: document["versions"].update({"scikit-learn": "9.9"}))
+    with refused(ValueError, "was fitted with scikit-learn '9.9', and", "cannot load it: install that version"):
+        open_predictor(saved)
+    (saved / "model.json").write_text("{")
+    with refused(ValueError, "model.json must hold JSON; "):
         open_predictor(saved)
 
 

@@ -41,22 +41,14 @@ def test_the_seed_alone_decides_the_weights() -> None:
 @pytest.fixture
 def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "own_model_of_a_test.py").write_text(
-        "import math\n"
-        "from torch import nn\n"
+        "import math\nfrom torch import nn\nnumber = 4\n"
         "def build(input_shape, num_classes):\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))\n"
-        "def not_a_model(input_shape, num_classes):\n"
-        "    return 3\n"
-        "number = 4\n"
-        "def of_a_number(num_classes=10):\n"
-        "    return nn.Linear(4, num_classes)\n"
-        "class Net(nn.Module):\n"
-        "    def __init__(self):\n"
-        "        super().__init__()\n"
-        "def passes_on(**options):\n"
-        "    return of_a_number(**options)\n"
-        "def goes_wrong(input_shape, num_classes):\n"
-        "    return nn.Linear('three', num_classes)\n"
+        "def not_a_model(input_shape, num_classes): return 3\n"
+        "def of_a_number(num_classes=10): return nn.Linear(4, num_classes)\n"
+        "class Net(nn.Module):\n    def __init__(self): super().__init__()\n"
+        "def passes_on(**options): return of_a_number(**options)\n"
+        "def goes_wrong(input_shape, num_classes): return nn.Linear('three', num_classes)\n"
     )
     package = tmp_path / "own_package_of_a_test"
     package.mkdir()
@@ -80,9 +72,8 @@ def test_a_function_of_a_module_in_the_current_directory(own_models: Path, name:
     assert sys.path == path
 
 
-FORM = (
-    "must be a function of input_shape and num_classes, called with (input_shape=(3, 16, 16), num_classes=4); got one"
-)
+CALLED = "called with (input_shape=(3, 16, 16), num_classes=4)"
+FORM = f"must be a function of input_shape and num_classes, {CALLED}; got one"
 MINE = "own_model_of_a_test"
 
 
@@ -108,17 +99,13 @@ MINE = "own_model_of_a_test"
         (3, TypeError, "model must be a name such as 'cnn8', or module:function; got 3"),
         (f"{MINE}:of_a_number", TypeError, f"{FORM} of (num_classes=10)"),
         (f"{MINE}:Net", TypeError, f"{FORM} of ()"),
-        (
-            f"{MINE}:passes_on",
-            TypeError,
-            f"{FORM} that passes them on (of_a_number() got an unexpected keyword argument",
-        ),
+        (f"{MINE}:passes_on", TypeError, f"{FORM} that passes them on (of_a_number() got an unexpected keyword"),
         # Errors inside the user's own code pass through.
         (f"{MINE}:goes_wrong", TypeError, "empty"),
         ("own_package_of_a_test.broken:build", ModuleNotFoundError, "no_such_module_anywhere"),
     ],
 )
-def test_names_that_are_refused(own_models: Path, name: str, error: type[Exception], message: str) -> None:
+def test_names_that_are_refused(own_models, name, error, message):
     with pytest.raises(error, match=re.escape(message)):
         create_model(name, input_shape=SHAPE, num_classes=4)
 
@@ -134,8 +121,6 @@ def test_names_that_are_refused(own_models: Path, name: str, error: type[Excepti
         ("mlp", (4,), 1, "num_classes must be a whole number in [2, inf); got 1"),
     ],
 )
-def test_inputs_and_classes_that_a_model_cannot_take(
-    name: str, shape: tuple[int, ...], classes: int, message: str
-) -> None:
+def test_inputs_and_classes_that_a_model_cannot_take(name, shape, classes, message):
     with refused(ValueError, message):
         create_model(name, input_shape=shape, num_classes=classes)
