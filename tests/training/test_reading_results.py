@@ -50,9 +50,8 @@ def test_results_come_back_as_they_were_and_are_not_replaced(kept):
 def test_a_table_goes_on_from_what_was_kept_and_a_report_reads_it_in_every_format(kept, tmp_path):
     found = read_kept(kept)
     surveyed = survey(CELLS, tmp_path / "runs", None, kept=found)
-    assert (surveyed.kept, len(surveyed.done), [work.name for work in surveyed.todo]) == (
-        3, 0, ["digits/digits/mae/sym:0.6 seed 1"],
-    )  # fmt: skip
+    assert (surveyed.kept, len(surveyed.done)) == (3, 0)
+    assert [work.name for work in surveyed.todo] == ["digits/digits/mae/sym:0.6 seed 1"]
     rows = {row["loss"]: row for row in outcome(CELLS, tmp_path / "runs", found)}
     assert (rows["CE"]["mean"], rows["CE"]["runs"], rows["MAE"]["runs"]) == (pytest.approx(0.55), 2, 1)
     report = compose(read_runs(kept))
@@ -87,15 +86,19 @@ def test_other_files_are_refused(kept, tmp_path):
     kept.write_text(json.dumps(first | {"settings": {"loss": "(("}}) + "\n")
     with refused(ValueError, kept, "holds a result whose loss cannot be read"):
         read_runs(kept)
-    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
-    with refused(ValueError, "must hold results as JSON, a line each"):
-        read_kept(tmp_path / "bytes.jsonl")
-    (tmp_path / "rows.json").write_text("{}")
-    with refused(FileNotFoundError, "RUNS must be a folder of runs, or a file of results that ends in .jsonl"):
-        read_runs(tmp_path / "rows.json")
-    (tmp_path / "empty.jsonl").write_text("")
-    with refused(FileNotFoundError, "without any run in it"):
-        read_runs(tmp_path / "empty.jsonl")
+    for name, content, kind, said in (
+        ("bytes.jsonl", b"\xff\xfe", ValueError, "must hold results as JSON, a line each"),
+        (
+            "rows.json",
+            b"{}",
+            FileNotFoundError,
+            "RUNS must be a folder of runs, or a file of results that ends in .jsonl",
+        ),
+        ("empty.jsonl", b"", FileNotFoundError, "without any run in it"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with refused(kind, said):
+            read_runs(tmp_path / name)
 
 
 def keep_one(path, number):

@@ -13,24 +13,17 @@ from symloss.experiments.layers import resolve_layers
 from symloss.training.prediction import predict
 from symloss.training.run_folder import RunFolder, folder_name
 
-COMPOSED = "0.5*gce:q=0.7 + 0.5*symmetrize(mse)"
-
 
 def test_settings_of_a_composed_loss():
     """It has no settings of its own, so what holds for all losses of the data set holds for it."""
     found = resolve_layers("digits", "digits", "symmetrize( focal:gamma=2 )")
     assert found.settings.loss == "symmetrize(focal:gamma=2)"
     assert (found.settings.lr, found.settings.weight_decay, found.settings.scores) == (0.01, 0.01, "loss")
-    assert (
-        len({resolve("digits", text).key for text in ("blend(sgce:q=.5,alpha=.3)", "blend( sgce:q=0.5, alpha=0.3 )")})
-        == 1
-    )
+    spellings = ("blend(sgce:q=.5,alpha=.3)", "blend( sgce:q=0.5, alpha=0.3 )")
+    assert len({resolve("digits", text).key for text in spellings}) == 1
     assert found.sources["loss"] == "composed"
     assert found.sources["scores"] == "the loss, which takes them as they are"
-
-
-def test_the_folder_of_a_composed_loss_has_a_name_people_can_read():
-    name = folder_name(resolve("digits", COMPOSED))
+    name = folder_name(resolve("digits", "0.5*gce:q=0.7 + 0.5*symmetrize(mse)"))
     assert "-0.5_gce_q_0.7_+_0.5_symmetrize_mse_-seed0-" in name
     long = " + ".join(["0.25*symmetrize(gce:q=0.5)"] * 40)
     assert len(folder_name(resolve("digits", long))) < 120
