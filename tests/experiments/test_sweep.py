@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from forked_processes import forked_processes
-from in_turn import in_turn
 from refusals import refused
 from sweep_helpers import kinds, results, small, small_cifar10, work
 from training.training_helpers import command as forked_command, ended, one_sentence, start
@@ -31,10 +30,12 @@ from symloss.writing import clear_write_errors, disk_is_full
 PART = ("reproduce", "digits", "--profile", "mini", "--noise", "clean,sym:0.6", "--losses", "ce,mae", "--seeds", "1")
 
 
-@pytest.fixture(autouse=True)
-def _quick_processes(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def _quick_processes():
     """The sweeps of this process fork their workers. Those of other processes spawn them, as people have it."""
-    monkeypatch.setattr(processes, "SPAWN", forked_processes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "SPAWN", forked_processes())
+        yield
 
 
 def sweep_here(*words):
@@ -44,64 +45,49 @@ def sweep_here(*words):
     return done.stdout, done.stderr
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A sweep that nobody disturbed: the folder of its runs, what it printed and what it said."""
+    runs = tmp_path_factory.mktemp("whole")
+    return runs, *sweep_here(*PART, "--runs", runs)
+
+
 @pytest.mark.slow
-def test_processes_find_what_one_process_finds(tmp_path):
-    works = [work(tmp_path / "several", loss) for loss in ("ce", "gce", "mae")]
+def test_a_cell_that_fails_or_dies_leaves_the_others_alone(tmp_path):
+    """They find what one process finds."""
+    fatal = {"ce": "fatal_model:killed", "gce": "nowhere:nothing"}
+    works = [work(tmp_path / "several", loss, model=model) for loss, model in fatal.items()]
+    works += [work(tmp_path / "several", loss) for loss in ("mae", "sgce")]
     events = list(run_in_processes(works, jobs=2))
-    assert kinds(events) == {w.name: "finished" for w in works}
-    assert sum(event.kind == "epoch" for event in events) == 2 * len(works)
-    for loss in ("ce", "gce", "mae"):
+    assert [kinds(events)[each.name] for each in works] == ["failed", "failed", "finished", "finished"]
+    assert sum(event.kind == "epoch" for event in events) == 2 * 2
+    reasons = {event.work.name: event.reason for event in events if event.kind == "failed"}
+    assert "killed by SIGKILL" in reasons["ce seed 0"]
+    assert "nowhere" in reasons["gce seed 0"]
+    written = [RunFolder(each.folder).read("failure.json") for each in works[1:]]
+    assert written == [{"error": reasons["gce seed 0"]}, None, None]
+    for loss in ("mae", "sgce"):
         train(small(loss), tmp_path / "one" / small(loss).key)
     assert results(tmp_path / "several") == results(tmp_path / "one")
 
 
 @pytest.mark.slow
-def test_a_cell_that_fails_or_dies_leaves_the_others_alone(tmp_path):
-    works = [
-        work(tmp_path, "ce", model="fatal_model:killed"),
-        work(tmp_path, "gce", model="nowhere:nothing"),
-        work(tmp_path, "mae"),
-        work(tmp_path, "sgce"),
-    ]
-    events = list(run_in_processes(works, jobs=1))
-    assert kinds(events) == {
-        "ce seed 0": "failed", "gce seed 0": "failed", "mae seed 0": "finished", "sgce seed 0": "finished",
-    }  # fmt: skip
-    reasons = {event.work.name: event.reason for event in events if event.kind == "failed"}
-    assert "killed by SIGKILL" in reasons["ce seed 0"]
-    assert "nowhere" in reasons["gce seed 0"]
-    assert len(results(tmp_path)) == 2
-    written = {w.name: RunFolder(w.folder).read("failure.json") for w in works}
-    assert written["gce seed 0"] == {"error": reasons["gce seed 0"]}
-    assert written["mae seed 0"] is None
-
-
-@pytest.mark.slow
-def test_a_run_that_another_process_trains_is_waited_for(tmp_path):
+def test_a_run_that_another_process_trains_is_waited_for_unless_it_stands_still(tmp_path):
     other, mine = work(tmp_path, "mae"), work(tmp_path, "ce")
     folder, seen = RunFolder(other.folder), []
     folder.start(other.settings)
     with contextlib.ExitStack() as stack:
         stack.enter_context(folder.alone())
+        events = list(run_in_processes([mine, other], jobs=1, patience=0.3))
+        assert kinds(events) == {"ce seed 0": "finished", "mae seed 0": "elsewhere"}
+        assert other.result() is None
         for event in run_in_processes([other, mine], jobs=1):
-            seen.append(event)
+            seen.append((event.work.name, event.kind))
             if event.kind == "finished":  # ours; now the other process dies
                 stack.close()
-    assert [(event.work.name, event.kind) for event in seen if event.kind not in ("started", "epoch")] == [
-        ("mae seed 0", "waiting"), ("ce seed 0", "finished"), ("mae seed 0", "finished"),
-    ]  # fmt: skip
+    told = [each for each in seen if each[1] not in ("started", "epoch")]
+    assert told == [("mae seed 0", "waiting"), ("ce seed 0", "finished"), ("mae seed 0", "finished")]
     assert other.result() is not None
-
-
-@pytest.mark.slow
-def test_a_run_of_another_process_that_stands_still_is_left_to_it(tmp_path):
-    mine, other = work(tmp_path, "ce"), work(tmp_path, "mae")
-    folder = RunFolder(other.folder)
-    folder.start(other.settings)
-    with folder.alone():
-        events = list(run_in_processes([mine, other], jobs=1, patience=0.3))
-    assert kinds(events) == {"ce seed 0": "finished", "mae seed 0": "elsewhere"}
-    assert other.result() is None
 
 
 @pytest.mark.slow
@@ -211,16 +197,15 @@ def test_a_survey_tells_what_is_done_begun_and_missing(tmp_path):
         survey(cells, tmp_path, None)
 
 
-@in_turn(
-    "table, fetch", [("table1", "symloss data get cifar10"), ("table3", "unpack them into"), ("table2", "cifar100")]
-)
-def test_cells_without_data_say_what_to_fetch(tmp_path, table, fetch):
-    found = survey(plan(table, seeds=1), tmp_path / "runs", tmp_path)
-    assert not found.todo
-    assert any(fetch in sentence for sentence in found.missing)
-    assert all("\n" not in sentence for sentence in found.missing)
-    evaluate = {work.evaluate for works in found.missing.values() for work in works}
-    assert evaluate == {("webvision-mini-imagenet",) if table == "table3" else ()}, "two columns are one piece of work"
+def test_cells_without_data_say_what_to_fetch(tmp_path):
+    fetch = {"table1": "symloss data get cifar10", "table3": "unpack them into", "table2": "cifar100"}
+    for table, said in fetch.items():
+        found = survey(plan(table, seeds=1), tmp_path / "runs", tmp_path)
+        assert not found.todo
+        assert any(said in sentence for sentence in found.missing), table
+        assert all("\n" not in sentence for sentence in found.missing)
+        evaluate = {work.evaluate for works in found.missing.values() for work in works}
+        assert evaluate == {("webvision-mini-imagenet",) if table == "table3" else ()}, "two columns, one run"
 
 
 def test_cells_on_files_that_are_not_the_publishers_are_other_runs(tmp_path):
@@ -246,31 +231,21 @@ def test_the_cost_grows_with_the_work_and_is_taken_from_alike_runs(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_is_finished_by_the_same_command(tmp_path):
+def test_a_sweep_that_is_killed_is_finished_by_the_same_command(tmp_path, whole):
     """SIGKILL to the sweep and, as a crash of the machine would, to its processes, while they train."""
-    killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = start(_sweep_elsewhere, tmp_path, *PART, "--jobs", "2", "--runs", str(killed))
+    process = start(_sweep_elsewhere, tmp_path, *PART, "--jobs", "2", "--runs", str(tmp_path))
     deadline = time.monotonic() + 120
-    while not _epochs(killed):
+    while not any(path.read_text() for path in tmp_path.glob("*/metrics.jsonl")):
         assert time.monotonic() < deadline
         time.sleep(0.002)
-    found = results(killed)
-    _kill_group(process)
-    assert found.items() <= results(killed).items()
-    assert len(results(killed)) < 4, "it was cut off"
-    sweep_here(*PART, "--jobs", 2, "--runs", killed)
-    sweep_here(*PART, "--jobs", 1, "--runs", whole)
-    assert results(killed) == results(whole)
-    assert len(results(whole)) == 4
-
-
-def _epochs(runs):
-    return sum(len(path.read_text().splitlines()) for path in runs.glob("*/metrics.jsonl"))
-
-
-def _kill_group(process):
+    found = results(tmp_path)
     os.killpg(process.pid, signal.SIGKILL)
     process.join()
+    assert found.items() <= results(tmp_path).items()
+    assert len(results(tmp_path)) < 4, "it was cut off"
+    sweep_here(*PART, "--jobs", 2, "--runs", tmp_path)
+    assert results(tmp_path) == results(whole[0])
+    assert len(results(tmp_path)) == 4
 
 
 def _sweep_elsewhere(folder, *words):
@@ -282,34 +257,34 @@ def _sweep_elsewhere(folder, *words):
 
 
 @pytest.mark.slow
-def test_two_sweeps_at_once_share_the_work(tmp_path):
+def test_two_sweeps_at_once_share_the_work(tmp_path, whole):
     other = start(_sweep_elsewhere, tmp_path, *PART, "--runs", str(tmp_path))
     sweep_here(*PART, "--runs", tmp_path)
     assert ended(other) == 0
-    assert len(results(tmp_path)) == 4
+    assert results(tmp_path) == results(whole[0])
     for metrics in tmp_path.glob("*/metrics.jsonl"):
         epochs = [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()]
         assert epochs == sorted(set(epochs)), "nothing is trained twice"
 
 
 @pytest.mark.slow
-def test_what_is_done_is_not_done_again_and_every_output_says_mini(tmp_path):
-    out, err = sweep_here(*PART, "--runs", tmp_path)
+def test_what_is_done_is_not_done_again_and_every_output_says_mini(whole):
+    runs, out, err = whole
     assert "digits, mini (reduced: not the published protocol): 0 runs done, 4 to do" in err
     assert "about " in err
     assert "digits, digits, mini (reduced: not the published protocol): accuracy" in out
-    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
-    out, err = sweep_here(*PART, "--runs", tmp_path, "--json")
+    stamps = {path: path.stat().st_mtime_ns for path in runs.rglob("*.pt")}
+    out, err = sweep_here(*PART, "--runs", runs, "--json")
     assert "4 runs done, 0 to do" in err
     rows = json.loads(out)
     assert [row["profile"] for row in rows] == ["mini"] * 4
     cell = find_cell("digits/digits/mae/sym:0.6", profile="mini")
-    result = json.loads((run_path(tmp_path, cell.settings) / "result.json").read_text())
+    result = json.loads((run_path(runs, cell.settings) / "result.json").read_text())
     assert result["settings"]["profile"] == "mini"
     assert {"commit", "torch", "threads", "processor"} <= set(result["versions"])
     row = next(row for row in rows if row["cell"] == cell.name)
     assert row["mean"] == result["last"]["test_accuracy"]
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")} == stamps
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*.pt")} == stamps != {}
 
 
 def test_bad_input_is_one_sentence_and_code_2(tmp_path):
