@@ -24,21 +24,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray war
 def cluster(tmp_path_factory):
     from ray.cluster_utils import Cluster  # noqa: PLC0415
 
+    # A node that is lost is noticed within two seconds. By itself Ray lets tests on other cores go before.
+    health = {"initial_delay_ms": 0, "period_ms": 500, "failure_threshold": 3}
+    of_ray = {"USAGE_STATS_ENABLED": 0, "ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": 0, "worker_niceness": 0}
+    of_ray |= {f"health_check_{name}": value for name, value in health.items()}
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", os.path.dirname(__file__), prepend=os.pathsep)
         environment.setenv("GO_ON", str(tmp_path_factory.mktemp("cluster") / "go-on"))
-        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        # A node that is lost is noticed within two seconds.
-        environment.setenv("RAY_health_check_initial_delay_ms", "0")
-        environment.setenv("RAY_health_check_period_ms", "500")
-        environment.setenv("RAY_health_check_failure_threshold", "3")
-        environment.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        # Not after everybody else: by itself Ray lets tests on other cores go before.
-        environment.setenv("RAY_worker_niceness", "0")
-        found = Cluster(
-            initialize_head=True,
-            head_node_args={"num_cpus": 1, "include_dashboard": False, "object_store_memory": 100_000_000},
-        )
+        for name, value in of_ray.items():
+            environment.setenv(f"RAY_{name}", str(value))
+        head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 100_000_000}
+        found = Cluster(initialize_head=True, head_node_args=head)
         yield found
         ray.shutdown()
         found.shutdown()
@@ -74,32 +70,28 @@ def test_neither_a_failure_nor_a_node_that_dies_costs_another_cell(cluster, tmp_
     for event in run_on_ray([work(tmp_path, "gce", model="nowhere:nothing"), *good], cluster.address):
         events.append(event)
         if event.kind == "failed" and node is not None:
-            wait_until(lambda: len(in_training(good)) == 2)  # each node has one of them
+            wait_until_trained(good, 2)  # each node has one of them
             cluster.remove_node(node, allow_graceful=False)
             node = None
-            wait_until(lambda: len(in_training(good)) == 1)
+            wait_until_trained(good, 1)
             Path(os.environ["GO_ON"]).touch()
     assert kinds(events) == {"gce seed 0": "failed"} | {w.name: "finished" for w in good}
     assert sum(event.kind == "finished" for event in events) == len(good)
     assert set(results(tmp_path)) == {w.folder.name for w in good}
     for found in good:
-        epochs = [line.epoch for line in _metrics(found)]
+        epochs = [line.epoch for line in RunFolder(found.folder).metrics()]
         assert epochs == [1, 2, 3], "every epoch once, whoever trained it"
     (reason,) = [event.reason for event in events if event.kind == "failed"]
     assert "nowhere" in reason
     assert "\n" not in reason
 
 
-def wait_until(so):
+def wait_until_trained(works, count):
+    """Until so many have ended an epoch, and a process that lives has them to itself."""
     deadline = time.monotonic() + 100
-    while not so():
+    while sum(each.last_epoch() > 0 and _is_busy(RunFolder(each.folder)) for each in works) != count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def in_training(works):
-    """Those which have ended an epoch, and which a process that lives has to itself."""
-    return [found for found in works if _metrics(found) and _is_busy(RunFolder(found.folder))]
 
 
 def _is_busy(folder):
@@ -108,10 +100,6 @@ def _is_busy(folder):
             return False
     except Busy:
         return True
-
-
-def _metrics(found):
-    return RunFolder(found.folder).metrics()
 
 
 def test_an_address_without_a_cluster_is_refused_in_one_sentence(tmp_path):
