@@ -21,6 +21,8 @@ def test_every_value_is_tried_and_those_that_failed_are_named():
     first, *named = caught.value.__notes__
     assert first == "in turn, 2 of 4 failed; this is the first of:"
     assert named == ["  one=1, other=2", "  one=4, other=5"]
+    with pytest.raises(AssertionError, match="value has no values"):
+        in_turn("value", [])
 
 
 def test_values_share_nothing(tmp_path, monkeypatch):
@@ -37,8 +39,3 @@ def test_values_share_nothing(tmp_path, monkeypatch):
     run(tmp_path=tmp_path, monkeypatch=monkeypatch)
     assert numbers[0] == numbers[1]
     assert "SYMLOSS_IN_TURN" not in os.environ
-
-
-def test_no_values_are_no_test():
-    with pytest.raises(AssertionError, match="value has no values"):
-        in_turn("value", [])

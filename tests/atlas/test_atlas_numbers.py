@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import functools
+import json
 import math
+import re
 import zlib
 
 import numpy as np
@@ -15,7 +17,7 @@ from in_turn import in_turn
 from scipy import integrate, optimize, stats
 
 from symloss.atlas import curves, data as atlas
-from symloss.atlas.data import FACTS, arrays, atlas_data, known_losses, pack
+from symloss.atlas.data import FACTS, arrays, pack
 from symloss.checks import Interval
 from symloss.losses.catalogue import RECORDS
 
@@ -196,8 +198,27 @@ def test_a_parameter_of_an_unknown_name_has_a_slider(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_sum_is_flat_where_a_loss_is_symmetric_and_nowhere_else():
-    data = atlas_data(known_losses(None))
+def test_the_whole_page(run_command, tmp_path):
+    path = tmp_path / "new" / "atlas.html"
+    done = run_command("atlas", "--out", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    page = path.read_text()
+    assert done.stdout == f"written to {path} ({len(page.encode()) / 1e6:.1f} MB)\n"
+    assert [each.name for each in path.parent.iterdir()] == ["atlas.html"]
+    it_is_small_and_asks_for_nothing(page)
+    sums_are_flat_where_a_loss_is_symmetric_and_nowhere_else(
+        json.loads(re.search(r'id="data">(.+?)</script>', page)[1])
+    )
+
+
+def it_is_small_and_asks_for_nothing(page):
+    assert len(page.encode()) < 2_000_000
+    words = re.sub(r'"(scales|codes)":"[^"]*"', "", page)
+    assert len(words) < 300_000
+    assert not re.search(r"https?:|[\"'(]//|\burl\(|@import|\bfetch\(|XMLHttp|src=|data:(?![,; ])", words)
+
+
+def sums_are_flat_where_a_loss_is_symmetric_and_nowhere_else(data):
     names, lengths = list(data["fields"]), list(data["fields"].values())
     settings = sum(len(entry["positions"]) for entry in data["losses"])
     stored = unpack(data["scales"], data["codes"], lengths * settings)
