@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from symloss import checks
 from symloss.experiments.cells import Cell, cells_matching
@@ -18,7 +18,7 @@ from symloss.noise.spec import KINDS, parse as parse_noise
 from symloss.training.reading import Run, Runs
 from symloss.training.results import Result, in_percent
 from symloss.training.run_folder import SETTINGS
-from symloss.training.settings import FULL, Settings, displayed_noise
+from symloss.training.settings import FULL, displayed_noise
 
 FEWEST = 4  # losses that a column must have for a rank correlation
 OF_A_ROW = ("loss", "weight_decay", "lr", "scores", "penalty")
@@ -75,12 +75,8 @@ def _without_repeats(sections: list[Section]) -> list[Section]:
     return kept
 
 
-class Position(NamedTuple):
-    """The position of a run in a table."""
-
-    dataset: str
-    row: str
-    noise: str
+Position = tuple[str, str, str]
+"""The data set, row and noise of a run in a table."""
 
 
 class TableRuns:
@@ -99,12 +95,12 @@ class TableRuns:
         if accuracy is None:
             self.untested.append((run, cell.evaluate or cell.dataset))
         else:
-            self.runs.setdefault(Position(cell.dataset, cell.row, cell.noise), []).append((run, accuracy))
+            self.runs.setdefault((cell.dataset, cell.row, cell.noise), []).append((run, accuracy))
 
     def section(self) -> Section:
         """Return the section of a report that shows these runs."""
         recipe = self.table
-        used = {position.dataset for position in self.runs}
+        used = {dataset for dataset, _, _ in self.runs}
         columns = [column for column in recipe.datasets if column.name in used]
         together = len({column.noise for column in columns}) > 1 or all(len(column.noise) == 1 for column in columns)
         groups = [columns] if together else [[column] for column in columns]
@@ -125,16 +121,15 @@ class TableRuns:
 
     def _command(self) -> str:
         """Return the command that runs the same cells again."""
-        table, positions = self.table, set(self.runs)
-        noises = list(dict.fromkeys(noise for column in table.datasets for noise in column.noise))
+        table = self.table
         options = {
-            "data": ([column.name for column in table.datasets], {position.dataset for position in positions}),
-            "losses": ([row.name for row in table.rows], {position.row for position in positions}),
-            "noise": (noises, {position.noise for position in positions}),
+            "data": [column.name for column in table.datasets],
+            "losses": [row.name for row in table.rows],
+            "noise": list(dict.fromkeys(noise for column in table.datasets for noise in column.noise)),
         }
         words = ["symloss reproduce", table.name]
-        for option, (every, used) in options.items():
-            if used != set(every):
+        for (option, every), used in zip(options.items(), zip(*self.runs, strict=True), strict=True):
+            if set(used) != set(every):
                 words.append(f"--{option} {shlex.quote(','.join(name for name in every if name in used))}")
         seeds = max(len(runs) for runs in self.runs.values())
         words += [f"--seeds {seeds}"] if seeds != table.seeds else []
@@ -143,8 +138,8 @@ class TableRuns:
 
     def _heads(self, columns: list[TableColumn], stacked: bool) -> tuple[ColumnHead, ...]:
         """Return the columns that have a figure. Stacked tables share their columns: those that any of them needs."""
-        used = {(position.dataset, position.noise) for position in self.runs}
-        noises = {position.noise for position in self.runs}
+        used = {(dataset, noise) for dataset, _, noise in self.runs}
+        noises = {noise for _, noise in used}
         return tuple(
             ColumnHead(column.name, noise, displayed_noise(column.data, noise))
             for column in columns
@@ -154,10 +149,10 @@ class TableRuns:
 
     def _report_table(self, columns: list[TableColumn], heads: tuple[ColumnHead, ...]) -> ReportTable:
         names = [column.name for column in columns]
-        used = {position.row for position in self.runs if position.dataset in names}
+        used = {row for dataset, row, _ in self.runs if dataset in names}
         rows = []
         for row in (row for row in self.table.rows if row.name in used):
-            cells = tuple(self._cell(Position(head.dataset, row.name, head.noise)) for head in heads)
+            cells = tuple(self._cell((head.dataset, row.name, head.noise)) for head in heads)
             titles = [self.titles[name, row.name] for name in names if (name, row.name) in self.titles]
             rows.append(LossRow(titles[0], row.loss, {}, cells))
         return ReportTable(", ".join(column.name for column in columns), heads, tuple(rows))
@@ -245,22 +240,19 @@ def _own_facts(run: Run) -> tuple[str, ...]:
     return (how, f"The best epoch is chosen by the {result.validation_labels} validation labels{smoothed}.")
 
 
-def _row_of(settings: Settings) -> tuple[Any, ...]:
-    return tuple(getattr(settings, name) for name in OF_A_ROW)
-
-
 def _own_table(runs: list[Run]) -> ReportTable:
+    groups: dict[tuple[Any, ...], dict[str, list[Run]]] = {}
+    for run in sorted(runs, key=lambda run: run.settings.seed):
+        row = tuple(getattr(run.settings, name) for name in OF_A_ROW)
+        groups.setdefault(row, {}).setdefault(run.settings.noise, []).append(run)
     noises = sorted({run.settings.noise for run in runs}, key=noise_key)
-    rows = sorted({_row_of(run.settings) for run in runs}, key=lambda row: (loss_key(row[0]), row[1:]))
-    shown = [
-        name for i, name in enumerate(OF_A_ROW) if name == "weight_decay" or (i and len({row[i] for row in rows}) > 1)
-    ]
+    shown = [name for name, values in zip(OF_A_ROW, zip(*groups, strict=True), strict=True) if len(set(values)) > 1]
+    shown = [name for name in OF_A_ROW[1:] if name == "weight_decay" or name in shown]
     lines = []
-    for row in rows:
+    for row in sorted(groups, key=lambda row: (loss_key(row[0]), row[1:])):
         values = dict(zip(OF_A_ROW, row, strict=True))
         settings = {TITLES[name]: values[name] if name == "scores" else f"{values[name]:g}" for name in shown}
-        of_row = [run for run in runs if _row_of(run.settings) == row]
-        cells = tuple(_own_cell([run for run in of_row if run.settings.noise == noise]) for noise in noises)
+        cells = tuple(_own_cell(groups[row].get(noise, [])) for noise in noises)
         lines.append(LossRow(values["loss"], values["loss"], settings, cells))
     data = runs[0].settings.data
     heads = tuple(ColumnHead(data, noise, displayed_noise(data, noise)) for noise in noises)
@@ -268,7 +260,6 @@ def _own_table(runs: list[Run]) -> ReportTable:
 
 
 def _own_cell(runs: list[Run]) -> ReportCell:
-    runs = sorted(runs, key=lambda run: run.settings.seed)
     if not runs or runs[0].result.measure is None:
         return ReportCell(tuple(runs))
     measure, results = runs[0].result.measure, [run.result for run in runs]

@@ -105,7 +105,7 @@ class PublishedTable:
     datasets: tuple[TableColumn, ...]
     seeds: int
     spread: str
-    settings: dict[str, Any]
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def published(self, dataset: str, row: str, noise: str) -> Published | None:
         """Return the published figure of a cell; None if there is none."""
@@ -114,9 +114,7 @@ class PublishedTable:
         return None if cells is None else cells[column.noise.index(noise)]
 
 
-def _files() -> dict[str, Any]:
-    folder = resources.files("symloss").joinpath(FOLDER)
-    return {file.name.removesuffix(".toml"): file for file in folder.iterdir() if file.name.endswith(".toml")}
+RECIPES = resources.files("symloss").joinpath(FOLDER)
 
 
 def list_tables() -> list[str]:
@@ -125,7 +123,7 @@ def list_tables() -> list[str]:
     >>> list_tables()[:3]
     ['ablation', 'digits', 'mnist-lenet5']
     """
-    return sorted(_files())
+    return sorted(file.name.removesuffix(".toml") for file in RECIPES.iterdir() if file.name.endswith(".toml"))
 
 
 @functools.cache
@@ -137,13 +135,11 @@ def load_table(name: str) -> PublishedTable:
     """
     if name not in list_tables():
         raise ValueError(f"there is no table {name!r}; {checks.nearest(name, list_tables())}")
-    fields = tomllib.loads(_files()[name].read_text())
-    variants = fields.get("variants", {})
-    rows = [TableRow(row, variants.get(row, {}).pop("loss", row), variants.get(row, {})) for row in fields["rows"]]
-    datasets = [_column(key, value, fields.get("noise", [])) for key, value in fields["datasets"].items()]
-    rows += _grid_rows(fields.get("grids", {}))
-    title, source, seeds, spread = (fields[key] for key in ("title", "source", "seeds", "spread"))
-    return PublishedTable(name, title, source, tuple(rows), tuple(datasets), seeds, spread, fields.get("settings", {}))
+    fields = tomllib.loads(RECIPES.joinpath(f"{name}.toml").read_text())
+    variants, noise, grids, columns = (fields.pop(key, {}) for key in ("variants", "noise", "grids", "datasets"))
+    rows = [TableRow(row, variants.get(row, {}).pop("loss", row), variants.get(row, {})) for row in fields.pop("rows")]
+    datasets = tuple(_column(key, value, noise) for key, value in columns.items())
+    return PublishedTable(name=name, rows=(*rows, *_grid_rows(grids)), datasets=datasets, **fields)
 
 
 def _grid_rows(grids: dict[str, dict[str, Any]]) -> list[TableRow]:
