@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from refusals import refused
 
 from symloss.data import DataSet, open_data
 from symloss.data.cells import FrameTable
@@ -110,3 +111,9 @@ def skipping(path: Path | str, **options: object) -> tuple[DataSet, list[tuple[P
     """Open a data set without its bad files, and return what was said of these."""
     told: list[tuple[Path, str]] = []
     return open_data(str(path), skip_bad=True, on_bad=lambda *bad: told.append(bad), **options), told
+
+
+def not_opened(data, *ingredients, exception=ValueError, **options):
+    """To open the data is refused, in one sentence that holds every ingredient."""
+    with refused(exception, *ingredients):
+        open_data(str(data), **options)

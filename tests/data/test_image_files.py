@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from data_helpers import cut, random_bytes, save_image, skipping
+from data_helpers import cut, not_opened, random_bytes, save_image, skipping
 from in_turn import in_turn
 from PIL import EpsImagePlugin, Image
 from refusals import refused
@@ -164,8 +164,7 @@ def test_a_bad_file_is_named_or_skipped(tmp_path, monkeypatch, name, content, re
     written = write_classes(tmp_path)
     path = tmp_path / "cat" / name  # between two good ones
     path.write_bytes(content)
-    with refused(ValueError, path, "must be an image", reason, "--skip-bad", "skip_bad=True"):
-        open_data(str(tmp_path))
+    not_opened(tmp_path, path, "must be an image", reason, "--skip-bad", "skip_bad=True")
     data, told = skipping(tmp_path)
     np.testing.assert_array_equal(pixels(data), written)
     assert data.train.labels.tolist() == [0, 0, 1, 1]
@@ -174,8 +173,7 @@ def test_a_bad_file_is_named_or_skipped(tmp_path, monkeypatch, name, content, re
     assert reason in told[0][1]
     path.unlink()
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)  # of 30: Pillow only warns up to 40
-    with refused(ValueError, tmp_path / "cat" / "0.png", "more than the allowed 20 pixels"):
-        open_data(str(tmp_path))
+    not_opened(tmp_path, tmp_path / "cat" / "0.png", "more than the allowed 20 pixels")
 
 
 def test_images_of_several_sizes_stay_on_disk_and_skipping_decodes_them(tmp_path):
@@ -206,15 +204,13 @@ def test_pipes_and_devices(tmp_path):
     table = tmp_path / "list.csv"
     for odd in ("pipe.csv", "/dev/zero", "all"):
         table.write_text(f"image,label\n{odd},cat\n" + "".join(lines))
-        with refused(ValueError, tmp_path / odd, "must be an image", "got a folder, a pipe or a device"):
-            open_data(str(table))
+        not_opened(table, tmp_path / odd, "must be an image", "got a folder, a pipe or a device")
         np.testing.assert_array_equal(pixels(skipping(table)[0]), written)
     for argument, given in (
         ("data", (tmp_path / "pipe.csv", None)),
         ("test", (tmp_path / "all", tmp_path / "pipe.csv")),
     ):
-        with refused(ValueError, f"{argument} must be a folder or a file", "pipe", tmp_path / "pipe.csv"):
-            open_data(str(given[0]), test=given[1])
+        not_opened(given[0], f"{argument} must be a folder or a file", "pipe", tmp_path / "pipe.csv", test=given[1])
 
 
 @in_turn("part", ["train", "test"])
@@ -223,8 +219,7 @@ def test_an_empty_class(tmp_path, part):
         write_classes(tmp_path / folder)
     (tmp_path / part / "emu").mkdir()
     (tmp_path / part / "emu" / ".DS_Store").write_text("litter")
-    with refused(ValueError, tmp_path / part, "images in each class's folder", "'emu'", "--skip-bad", "skip_bad=True"):
-        open_data(str(tmp_path))
+    not_opened(tmp_path, tmp_path / part, "images in each class's folder", "'emu'", "--skip-bad", "skip_bad=True")
     data, told = skipping(tmp_path)
     assert told == [(tmp_path / part / "emu", "a folder without images")]
     assert data.class_names == ("cat", "dog")
@@ -233,8 +228,7 @@ def test_an_empty_class(tmp_path, part):
 
 def test_folders_without_classes(tmp_path):
     save_image(tmp_path / "0.png", random_bytes(2, 2))
-    with refused(ValueError, tmp_path, "a folder of images for each class", "got no folder"):
-        open_data(str(tmp_path))
+    not_opened(tmp_path, tmp_path, "a folder of images for each class", "got no folder")
     (tmp_path / "cat").mkdir()
     for content in (None, "no image"):
         if content is not None:
@@ -242,12 +236,10 @@ def test_folders_without_classes(tmp_path):
         with refused(ValueError, tmp_path, "at least one image", "got none"):
             skipping(tmp_path)
     write_classes(tmp_path, names=("cat",))
-    with refused(ValueError, tmp_path, "at least two classes", "got only 'cat'"):
-        open_data(str(tmp_path))
+    not_opened(tmp_path, tmp_path, "at least two classes", "got only 'cat'")
     write_classes(tmp_path / "mine" / "train")
     write_classes(tmp_path / "mine" / "test", names=("dog", "emu"))
-    with refused(ValueError, tmp_path / "mine" / "test", "classes of the training data", "got 'emu'"):
-        open_data(str(tmp_path / "mine"))
+    not_opened(tmp_path / "mine", tmp_path / "mine" / "test", "classes of the training data", "got 'emu'")
 
 
 def test_rows_and_files_of_a_table_without_what_was_left_out(tmp_path):

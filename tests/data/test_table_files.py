@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from data_helpers import random_bytes, save_image, skipping, write
+from data_helpers import not_opened, random_bytes, save_image, skipping, write
 from in_turn import in_turn
 from refusals import refused
 
@@ -148,8 +148,7 @@ def test_large_whole_numbers_and_the_largest_of_float32(tmp_path):
 )
 def test_bad_parquet(tmp_path, columns, ingredients):
     path = parquet(tmp_path / "x.parquet", **columns)
-    with refused(ValueError, path, *ingredients):
-        open_data(path)
+    not_opened(path, path, *ingredients)
 
 
 def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
@@ -159,13 +158,10 @@ def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
         content = path.read_bytes()  # its head is at the end, and still good
         damaged = content[:100] + b"\xff" * 1000 + content[1100:]
         path.write_bytes(content.replace(b"yyyy", invalid) if invalid else damaged)
-        with refused(ValueError, path, "must be a Parquet file"):
-            open_data(str(path))
-    with refused(ValueError, path, "must be a Parquet file"):
-        open_data(write(path, "a,label\n1,x\n"))
+        not_opened(path, path, "must be a Parquet file")
+    not_opened(write(path, "a,label\n1,x\n"), path, "must be a Parquet file")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with refused(MissingExtraError, "needs pyarrow, which is not installed", "symloss[fit]"):
-        open_data(str(path))
+    not_opened(path, "needs pyarrow, which is not installed", "symloss[fit]", exception=MissingExtraError)
 
 
 @in_turn(
@@ -194,8 +190,7 @@ def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
 )
 def test_bad_csv(tmp_path, text, ingredients):
     (tmp_path / "x.csv").write_bytes(text.encode("latin1"))
-    with refused(ValueError, tmp_path / "x.csv", *ingredients):
-        open_data(str(tmp_path / "x.csv"))
+    not_opened(tmp_path / "x.csv", tmp_path / "x.csv", *ingredients)
 
 
 def test_choices(tmp_path):
@@ -235,8 +230,7 @@ def test_bad_test_tables(tmp_path):
         ("a,b,label\nred,1,1\n", "'a'", "a finite number", "'red' in line 2"),
         ("a,b,label\ninf,1,1\n", "'a'", "a finite number", "'inf' in line 2"),
     ):
-        with refused(ValueError, later, *ingredients):
-            open_data(train, test=write(later, text))
+        not_opened(train, later, *ingredients, test=write(later, text))
 
 
 class Name(str):
@@ -300,8 +294,7 @@ def test_a_missing_label_is_no_class_and_its_row_is_not_looked_at(tmp_path):
     for missing in ("nan", "NaN", "-nan", ""):
         path = write(tmp_path / "x.csv", f"a,label\n0,x\n1,{missing}\n2,y\n3,{missing}\n4,x\n")
         given = f"got {repr(missing) if missing else 'an empty cell'} in line 3"
-        with refused(ValueError, "'label'", path, "a label", given, "--skip-bad", "skip_bad=True"):
-            open_data(path)
+        not_opened(path, "'label'", path, "a label", given, "--skip-bad", "skip_bad=True")
         data, told = skipping(path)
         assert (data.class_names, data.train.labels.tolist()) == (("x", "y"), [0, 1, 0])
         assert data.train.inputs.tolist() == [[0], [2], [4]]
@@ -309,8 +302,7 @@ def test_a_missing_label_is_no_class_and_its_row_is_not_looked_at(tmp_path):
     for labels in ([1.0, float("nan"), None, 2.0], ["1.0", "nan", None, "2.0"]):
         columns = {"a": [0.0, 1e300, None, 3.0], "b": ["red", "green", "green", "blue"], "label": labels}
         path = parquet(tmp_path / "x.parquet", **columns)
-        with refused(ValueError, "'label'", path, "'nan' in row 2", "--skip-bad"):
-            open_data(path)
+        not_opened(path, "'label'", path, "'nan' in row 2", "--skip-bad")
         data = open_data(path, skip_bad=True)
         assert (data.class_names, data.columns) == (("1.0", "2.0"), ("a", "b=blue", "b=red"))
         assert data.train.inputs.tolist() == [[0, 0, 1], [3, 1, 0]]
@@ -324,8 +316,7 @@ def test_a_number_that_is_written_in_two_ways(tmp_path):
     """But codes with zeros in front are classes of their own, and so are large numbers that differ in a digit."""
     for labels in (("1", "1.0", "2"), ("1", "+1", "x"), ("1e1", "10", "2")):
         path = write(tmp_path / "x.csv", "a,label\n" + "".join(f"{k},{label}\n" for k, label in enumerate(labels)))
-        with refused(ValueError, "'label'", path, "in one way", repr(labels[0]), repr(labels[1]), "the same number"):
-            open_data(path)
+        not_opened(path, "'label'", path, "in one way", repr(labels[0]), repr(labels[1]), "the same number")
     path = write(tmp_path / "x.csv", "a,label\n1,007\n2,7\n3,-9007199254740993\n4,-9007199254740992\n")
     assert len(open_data(path).class_names) == 4
 
@@ -375,8 +366,7 @@ def test_a_table_of_image_files(tmp_path, column):
     absolute = tmp_path / "pictures" / "0.png"
     text = f"label,{column}\ndog,pictures/2.png\ncat,{absolute}\ndog,pictures/1.png\nnan,pictures/1.png\n"
     path = write(tmp_path / "list.csv", text)
-    with refused(ValueError, "'nan' in line 5"):
-        open_data(path)
+    not_opened(path, "'nan' in line 5")
     data = open_data(path, skip_bad=True)
     np.testing.assert_array_equal(data.train.inputs.numpy(), written[[2, 0, 1]])
     assert data.train.labels.tolist() == [1, 0, 1]
@@ -394,15 +384,13 @@ def test_listed_files_of_several_sizes_or_missing_ones(tmp_path):
     write_images(tmp_path)
     save_image(tmp_path / "big.png", random_bytes(9, 9, 3))
     path = write(tmp_path / "list.csv", "image,label\nbig.png,x\nnone.png,y\npictures/1.png,y\n")
-    with refused(FileNotFoundError, tmp_path / "none.png", "no such file"):
-        open_data(path)
+    not_opened(path, tmp_path / "none.png", "no such file", exception=FileNotFoundError)
     data, told = skipping(path)
     assert data.train.inputs == ImageFiles((tmp_path / "big.png", tmp_path / "pictures" / "1.png"))
     assert told == [(tmp_path / "none.png", "no such file")]
     other = write(tmp_path / "t.csv", "a,label\n1,x\n2,y\n")
     for column, options in (("photo", {"data": other, "image": "photo"}), ("image", {"data": path, "test": other})):
-        with refused(ValueError, other, f"image column '{column}'", "got the columns a, label"):
-            open_data(options.pop("data"), **options)
+        not_opened(options.pop("data"), other, f"image column '{column}'", "got the columns a, label", **options)
 
 
 TEXT = 'id,label ,note\r\n1,cat,"a, b"\r\n2, dog ,"two\nlines"\r\n\r\n3,cat,"say ""no"""\r\n'
