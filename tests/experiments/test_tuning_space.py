@@ -93,9 +93,9 @@ def test_variations_that_cannot_be_meant_are_refused():
     "name, given, said",
     [
         ("lr", [0.0], "lr must be a number in (0, inf); got 0"),
-        ("lr", [], "lr must hold at least one value"),
+        ("lr", [], "lr must hold at least one value, each once; got none"),
         ("weight_decay", [-1.0], "weight_decay must be a number in [0, inf); got -1"),
-        ("q", [0.5, 0.5], "q must hold each value once; got 0.5, 0.5"),
+        ("q", [0.5, 0.5], "q must hold at least one value, each once; got 0.5, 0.5"),
     ],
 )
 def test_bad_grids_are_refused(name, given, said):

@@ -169,8 +169,7 @@ def _report(answers: list[dict[str, Any]], base: Settings, options: dict[str, An
 
 
 def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> None:
-    from symloss.experiments.spaces import judged_epoch
-
+    judged = "the last epoch" if base.data_is_published else "the best epoch, smoothed over up to five"
     noise = displayed_noise(base.data, base.noise)
     more = f"; {len(rows) - SHOWN} more are in --json" if len(rows) > SHOWN else ""
     shown = []
@@ -183,7 +182,7 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     print_rows(
         shown,
         f"{base.data}, noise {noise}: accuracy in % on held-out examples, by {labels}; "
-        f"mean(standard deviation) of {judged_epoch(base)}",
+        f"mean(standard deviation) of {judged}",
         f"{base.model}, {base.epochs} epochs, {rows[0]['held_out']} examples held out of each run; the test set was "
         f"not used{more}",
         dict.fromkeys(NUMBERS, "right"),

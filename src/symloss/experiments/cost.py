@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import statistics
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -35,12 +34,7 @@ def expected_seconds(works: Sequence[Work], threads: int, root: Path | None) -> 
     Each process has this many threads; ``root`` is the folder of data sets.
     """
     alike = {work.name: _alike(work.settings) for work in works}
-    finished: dict[Settings, list[float]] = {}
-    for work in works:
-        result = work.result()
-        if result is not None:
-            finished.setdefault(alike[work.name], []).append(result.seconds)
-    seconds = {settings: statistics.fmean(times) for settings, times in finished.items()}
+    seconds = {alike[work.name]: result.seconds for work in works if (result := work.result()) is not None}
     usual = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import sys
-import threading
+import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -97,30 +97,23 @@ def _connect(ray: Any, address: str) -> None:
 
 @contextlib.contextmanager
 def _held_back(word: bytes, lines: list[bytes]) -> Iterator[None]:
-    """Collect lines with a word instead of writing them to standard error, which Ray does below Python's level."""
+    """Collect lines with a word, which Ray writes to standard error below Python's level. The others follow after."""
     sys.stderr.flush()
-    reading, writing = os.pipe()
     errors = os.dup(2)
-
-    def pass_on() -> None:
-        with open(reading, "rb") as written:
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(errors, 2)
+            os.close(errors)
+            written.seek(0)
             for line in written:
                 if word in line:
                     lines.append(line)
                 else:
-                    os.write(errors, line)
-        os.close(errors)
-
-    thread = threading.Thread(target=pass_on, daemon=True)
-    thread.start()
-    os.dup2(writing, 2)
-    os.close(writing)
-    try:
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(errors, 2)
-        thread.join(timeout=1)  # it goes on if a process that was started inside still writes
+                    os.write(2, line)
 
 
 def _knock(address: str) -> None:

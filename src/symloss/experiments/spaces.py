@@ -39,12 +39,9 @@ class Dimension:
     source: str = "given"
 
     def __post_init__(self) -> None:
-        if not self.values:
-            raise ValueError(f"the grid of {self.name} must hold at least one value; got none")
-        if len(set(self.values)) < len(self.values):
-            raise ValueError(
-                f"the grid of {self.name} must hold each value once; got {', '.join(map(str, self.values))}"
-            )
+        if not self.values or len(set(self.values)) < len(self.values):
+            values = ", ".join(map(str, self.values)) or "none"
+            raise ValueError(f"the grid of {self.name} must hold at least one value, each once; got {values}")
 
     @property
     def is_the_papers(self) -> bool:
@@ -222,11 +219,6 @@ def held_out_labels(settings: Settings) -> str:
     if settings.clean_validation:
         return "true labels" if known else "your labels, before noise was added"
     return "noisy labels"
-
-
-def judged_epoch(settings: Settings) -> str:
-    """Describe the epoch whose accuracy counts."""
-    return "the last epoch" if settings.data_is_published else "the best epoch, smoothed over up to five"
 
 
 def next_value(dimension: Dimension, edge: Any, interval: str | None) -> Any:
