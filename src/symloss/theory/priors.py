@@ -17,7 +17,7 @@ from torch.distributions import Beta, Dirichlet
 
 from symloss import checks, extras
 from symloss.losses import validation
-from symloss.losses.criterion import REDUCTIONS
+from symloss.losses.criterion import REDUCTIONS, numbers
 from symloss.losses.logits import Scores, full_precision, reduced
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ def symmetrizing_prior(num_classes: int, prior: Tensor | Iterable[float] | None 
     tensor([0.5000, 0.5000], dtype=torch.float64)
     """
     num_classes = int(checks.number("num_classes", num_classes, "[2, inf)", whole=True))
-    if prior is None:
-        q = torch.full((num_classes,), 1 / num_classes, dtype=torch.float64)
-    else:
-        q = torch.as_tensor(prior if isinstance(prior, Tensor) else list(prior), dtype=torch.float64).detach()
+    q = numbers("prior", [1 / num_classes] * num_classes if prior is None else prior).detach().double()
     validation.class_vector("prior", q, num_classes)
     validation.probabilities(q, 0, "prior")
     if bool((q >= 1).any()):

@@ -163,9 +163,8 @@ def largest_rise(subject: Subject, z: Tensor, y: Tensor, rays: int = 32) -> tupl
     own = torch.nn.functional.one_hot(y, subject.num_classes).bool()
     points = torch.where(own[:, None, :], grid[None, :, None], z[:, None, :])
     with torch.no_grad():
-        values = torch.stack(
-            [subject.value(ray, label.expand(len(grid))) for ray, label in zip(points, y, strict=True)]
-        )
+        flat = subject.value(points.flatten(0, 1), y.repeat_interleave(len(grid)))
+    values = flat.reshape(points.shape[:2])
     lowest = values.cummin(1)
     rise = values - lowest.values
     ray, end = divmod(int(rise.nan_to_num(0.0).argmax()), len(grid))
