@@ -261,6 +261,7 @@ UNUSABLE = {
     "me:secret@host": "me:***@host",
     "postgresql://me:secret@host:no-number/x": "me:***@host",
     "redis://me:secret/secret@host": "me:***@host",
+    "mysql+pymysql://me:s/ecret:secret@host:33/x": "me:***@host:33",
     "sqlite://me:secret@/:memory:": "me:***@/",
 }
 
@@ -275,9 +276,6 @@ def test_a_storage_that_cannot_be_opened_is_refused_without_its_password(url, in
 
 def test_what_a_database_says_is_shown_without_the_password():
     """Drivers quote it as it was given, or as they read it. What holds no password is shown whole."""
-    assert "secret" not in without_password(
-        "mysql+pymysql://me:s/ecret:secret@host:33/x", "mysql+pymysql://me:s/ecret:secret@host:33/x"
-    )
     for url in ("sqlite:///a/b.db", "postgresql://me@host:5432/x", "journal:/a/b.log", "nonsense"):
         assert without_password(url, url) == url
     for said in ("no s%2Fcr t+t for me", "no s/cr t+t for me", "no s/cr t t for me", "no hush"):

@@ -1,10 +1,16 @@
-"""What is searched: the paper's grids, ours, and those of the user."""
+"""What is searched: the paper's grids, ours, and those of the user. Which point is best, and how sure that is."""
 
+import math
+import tomllib
+
+import pytest
 from in_turn import in_turn
 from refusals import refused
 
 from symloss.experiments.spaces import Dimension, Question, papers_space, space_of, variations
+from symloss.experiments.studies import as_toml, leaders, remark, standard_error
 from symloss.losses.catalogue import RECORDS
+from symloss.losses.spec import parse, write
 from symloss.training.settings import Settings
 
 
@@ -101,3 +107,55 @@ def test_variations_that_cannot_be_meant_are_refused():
 def test_bad_grids_are_refused(name, given, said):
     with refused(ValueError, said):
         space_of("cifar10", "sgce", {name: given})
+
+
+def row(mean, std=None, seeds=1, held_out=100, final=False, **settings):
+    found = {"settings": Settings(**settings).to_dict(), "validation": {"mean": mean, "std": std}}
+    return found | {"seeds": seeds, "held_out": held_out, "final": final}
+
+
+def test_the_standard_error_is_that_of_the_seeds_or_of_counting():
+    for std, seeds, expected in ((0.4, 16, 0.1), (0.0, 16, math.sqrt(0.5 * 0.5 / (16 * 100))), (None, 1, 0.05)):
+        assert standard_error(row(0.5, std=std, seeds=seeds)) == pytest.approx(expected)
+
+
+def test_leaders_are_those_within_one_standard_error_of_the_difference():
+    """Both have the standard error 0.01, the difference sqrt(2) of it."""
+    for lead, expected in ((0.99, 2), (1.01, 1)):
+        means = 0.5, 0.5 - lead * math.sqrt(2) * 0.01
+        assert leaders([row(mean, std=0.02, seeds=4, held_out=10**6) for mean in means]) == expected
+    assert leaders([row(0.5, final=True), row(0.5, final=True), row(0.5)]) == 2, "only finalists contend"
+
+
+def test_the_remark_says_whether_the_search_can_tell():
+    assert "cannot tell them apart" in remark([row(0.5), row(0.49), row(0.1)])
+    assert "first 2" in remark([row(0.5), row(0.49), row(0.1)])
+    assert "leads by more than one standard error (its own is 5.00)" in remark([row(0.5), row(0.1)])
+    assert "nothing to choose" in remark([row(0.5)])
+
+
+@in_turn(
+    "data, loss",
+    [
+        ("digits", "ce"),
+        ("fashion-mnist", "sgce:q=0.5"),
+        ("my data/table.csv", "nce+agce:alpha=1,beta=4"),
+        ("digits", "alpha-mae:normalize=none"),
+    ],
+)
+def test_what_was_found_can_be_read_as_toml(data, loss):
+    rows = [row(mean, loss=loss, lr=1e-5, weight_decay=1e-3, seeds=3) for mean in (0.6, 0.7)]
+    text = "\n".join(as_toml(data, rows))
+    name, parameters = parse(loss)
+    found = tomllib.loads(text)[data]["losses"][name]
+    assert (found["lr"], found["weight_decay"]) == (1e-5, 1e-3)
+    assert parse(write(name, found.get("loss", {}))) == (name, parameters)
+    assert "0.7000 of 3 seeds, next 0.6000, of 2" in text
+
+
+def test_one_loss_searched_twice_has_one_line():
+    """As with --losses sgce:q=0.5,sgce:q=0.8."""
+    rows = [row(0.1, loss="sgce:q=0.5"), row(0.2, loss="sgce:q=0.8"), row(0.15, loss="ce")]
+    found = tomllib.loads("\n".join(as_toml("digits", rows)))["digits"]["losses"]
+    assert found["sgce"]["loss"] == {"q": 0.8}
+    assert list(found) == ["sgce", "ce"]
