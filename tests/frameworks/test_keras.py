@@ -24,8 +24,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:Depreca
 ROWS, CLASSES = 40, 4
 
 
-def data(seed=0):
-    random = np.random.default_rng(seed)
+def data():
+    random = np.random.default_rng(0)
     return random.normal(size=(ROWS, 5)).astype("float32"), random.integers(CLASSES, size=ROWS)
 
 
@@ -61,12 +61,9 @@ def test_labels_come_as_numbers_as_a_column_or_as_probabilities():
     assert (forms[0] - trained(KerasLoss("ce"), labels)[0]).abs().max() > 0.01
 
 
-def test_the_value_is_the_loss_of_the_scores():
+def test_the_value_is_the_loss_of_the_scores_also_of_pixels():
     scores, labels = torch.randn(ROWS, CLASSES), torch.from_numpy(data()[1])
     assert_close(KerasLoss("sgce:q=0.5")(labels, scores), symloss.SGCE(q=0.5)(scores, labels), 1e-6)
-
-
-def test_scores_of_pixels():
     scores, labels = torch.randn(2, 3, 5, CLASSES), torch.randint(CLASSES, (2, 3, 5))
     expected = symloss.GCE(q=0.7)(scores.movedim(-1, 1), labels)
     for target in (labels, labels[..., None], torch.nn.functional.one_hot(labels, CLASSES)):
@@ -83,14 +80,11 @@ def test_a_model_is_saved_and_loaded_with_its_loss(tmp_path):
     assert_close(loaded.evaluate(*data(), verbose=0), net.evaluate(*data(), verbose=0), 1e-6)
 
 
-def test_what_is_refused():
+def test_what_is_refused(monkeypatch):
     with refused(TypeError, "loss must be a spec such as 'gce:q=0.7'", "GCE"):
         KerasLoss(symloss.GCE(q=0.7))
     with refused(ValueError, "y_true must have shape (3,) or (3, 1)", "(3, 4)", "got (3, 2)"):
         KerasLoss("ce")(torch.zeros(3, 2), torch.zeros(3, 4))
-
-
-def test_another_backend_is_refused(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with refused(ValueError, "Keras must run on torch (KERAS_BACKEND=torch)", "got 'jax'"):
         KerasLoss("ce")

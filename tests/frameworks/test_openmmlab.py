@@ -57,13 +57,10 @@ def test_weights_and_the_number_to_divide_by(mmpretrain):
         assert_close(ours(scores, labels, **options), theirs(scores, labels, **options), 1e-6)
 
 
-def test_the_loss_that_is_passed_stays_as_it_is():
+def test_the_loss_that_is_passed_stays_as_it_is_and_what_is_refused():
     loss = symloss.GCE(q=0.7)
     SymLoss(loss)
     assert loss.reduction == "mean"
-
-
-def test_what_is_refused():
     with refused(ValueError, "loss must have reduction='mean'", "got reduction='sum'"):
         SymLoss("gce:reduction=sum")
     with refused(ValueError, "loss_weight must be a number in [0, inf)", "-1"):
