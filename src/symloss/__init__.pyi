@@ -12,7 +12,6 @@ from symloss import (
     training as training,
 )
 from symloss.fit.estimator import RobustClassifier as RobustClassifier
-from symloss.losses.catalogue.normalized import NCE as NCE, NFL as NFL, NGCE as NGCE, NNCE as NNCE, NNFL as NNFL
 from symloss.losses.catalogue.paper import (
     SGCE as SGCE,
     AlphaMAE as AlphaMAE,
@@ -27,15 +26,27 @@ from symloss.losses.catalogue.probability import (
     CE as CE,
     GCE as GCE,
     JS as JS,
+    LDRKL as LDRKL,
     MAE as MAE,
+    MSE as MSE,
     RCE as RCE,
+    BiTempered as BiTempered,
+    Cosine as Cosine,
     Focal as Focal,
     PHuberCE as PHuberCE,
     PHuberGCE as PHuberGCE,
     TaylorCE as TaylorCE,
 )
-from symloss.losses.catalogue.score_vector import LDRKL as LDRKL, MSE as MSE, BiTempered as BiTempered, Cosine as Cosine
-from symloss.losses.catalogue.sums import SCE as SCE, DirichletCE as DirichletCE, LabelSmoothing as LabelSmoothing
+from symloss.losses.catalogue.sums import (
+    NCE as NCE,
+    NFL as NFL,
+    NGCE as NGCE,
+    NNCE as NNCE,
+    NNFL as NNFL,
+    SCE as SCE,
+    DirichletCE as DirichletCE,
+    LabelSmoothing as LabelSmoothing,
+)
 from symloss.losses.compose import blend as blend, decompose as decompose, symmetrize as symmetrize
 from symloss.losses.criterion import Criterion as Criterion
 from symloss.losses.heads import LinearLoss as LinearLoss

@@ -1,6 +1,5 @@
 # The public names of symloss.losses, imported on first use (lazy_names.py).
 from symloss.losses.base import Loss as Loss
-from symloss.losses.catalogue.normalized import NCE as NCE, NFL as NFL, NGCE as NGCE, NNCE as NNCE, NNFL as NNFL
 from symloss.losses.catalogue.paper import (
     SGCE as SGCE,
     AlphaMAE as AlphaMAE,
@@ -15,19 +14,27 @@ from symloss.losses.catalogue.probability import (
     CE as CE,
     GCE as GCE,
     JS as JS,
+    LDRKL as LDRKL,
     MAE as MAE,
+    MSE as MSE,
     RCE as RCE,
+    BiTempered as BiTempered,
+    Cosine as Cosine,
     Focal as Focal,
     PHuberCE as PHuberCE,
     PHuberGCE as PHuberGCE,
     TaylorCE as TaylorCE,
 )
-from symloss.losses.catalogue.score_vector import LDRKL as LDRKL, MSE as MSE, BiTempered as BiTempered, Cosine as Cosine
 from symloss.losses.catalogue.sums import (
     ANLCE as ANLCE,
     ANLFL as ANLFL,
     JALCE as JALCE,
     JALFL as JALFL,
+    NCE as NCE,
+    NFL as NFL,
+    NGCE as NGCE,
+    NNCE as NNCE,
+    NNFL as NNFL,
     SCE as SCE,
     DirichletCE as DirichletCE,
     LabelSmoothing as LabelSmoothing,
