@@ -26,15 +26,6 @@ Y = torch.tensor([2, 1])
 PRIOR = torch.tensor([0.2, 0.3, 0.5])
 
 
-@pytest.fixture
-def breakpoint_in_gce(monkeypatch):
-    """Counts how often the formula of GCE without its constant is reached."""
-    reached = []
-    formula = PowerPotential.phi
-    monkeypatch.setattr(PowerPotential, "phi", lambda *parts: (reached.append(1), formula(*parts))[1])
-    return reached
-
-
 SGCE = symloss.symmetrize(GCEPotential(0.8))
 
 
@@ -42,29 +33,22 @@ def by_head(scores, labels):
     return linear_loss(SGCE, torch.eye(2, dtype=torch.float64), scores.T.contiguous(), None, labels)
 
 
-@pytest.mark.parametrize("loss", [SGCE, by_head], ids=["loss", "head"])
-def test_a_breakpoint_in_the_formula_fires(loss, breakpoint_in_gce):
-    by_kernel = loss(Z, Y)
-    assert not breakpoint_in_gce
-    with plain():
-        assert torch.allclose(loss(Z, Y), by_kernel, rtol=1e-12)
-    reached = len(breakpoint_in_gce)
-    assert reached
-    loss(Z, Y)
-    assert len(breakpoint_in_gce) == reached
-
-
-def test_the_switch_nests_and_belongs_to_a_thread(breakpoint_in_gce):
-    loss, switch = symloss.SGCE(), plain()
+@in_turn("loss", [SGCE, by_head])
+def test_a_breakpoint_in_the_formula_fires(loss, monkeypatch):
+    """Inside the switch, which nests, belongs to a thread, and ends with an error too."""
+    reached, formula, switch = [], PowerPotential.phi, plain()
+    monkeypatch.setattr(PowerPotential, "phi", lambda *parts: (reached.append(1), formula(*parts))[1])
     with switch, switch:
         other = threading.Thread(target=loss, args=(Z, Y))
         other.start()
         other.join()
-        assert not breakpoint_in_gce
     with pytest.raises(ZeroDivisionError), plain():
         1 / 0  # noqa: B018
-    loss(Z, Y)
-    assert not breakpoint_in_gce
+    by_kernel = loss(Z, Y)
+    assert not reached
+    with plain():
+        assert torch.allclose(loss(Z, Y), by_kernel, rtol=1e-12)
+    assert reached
 
 
 @in_turn("value, off", [("1", True), ("0", False), ("", False)])
@@ -110,18 +94,9 @@ def test_a_loss_without_a_hash_is_computed_by_its_formula():
     assert kernel_for(Unhashable(3.0), 3) is None
     relative, smooth = symloss.losses.relative(Unhashable(3.0)), {"label_smoothing": 0.1}
     assert torch.allclose(relative(Z, Y, **smooth), symloss.losses.relative(CEPotential())(Z, Y, **smooth), rtol=1e-12)
-
-
-def test_a_bug_in_the_formula_of_somebody_else_is_not_hidden():
-    class Wrong(potentials.Potential):
-        def phi(self, logp):
-            return logp + "1"
-
-        def derivative(self, logp):
-            return logp
-
-    with pytest.raises(TypeError, match="str"):
-        Wrong()(Z, Y)
+    for wrong in (Unhashable("1"), GCEPotential("1")):  # an error in a formula is not hidden
+        with pytest.raises(TypeError, match="str"):
+            wrong(Z, Y)
 
 
 EQUAL = [

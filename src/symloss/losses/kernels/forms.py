@@ -126,7 +126,7 @@ def _symmetrize(loss: op.Symmetrize, classes: int) -> Form | None:
     if not isinstance(bare, Potential):
         return None
     if bare.symmetric:  # its mean is constant, but the gradient of a computed sum would not be 0
-        mean = _at_equal_scores(bare, classes)
+        mean = _at_equal_scores(lambda s: bare.first_order(s).value, classes)
         return Form(lambda at: Partials(at.read(bare) - at.mass * mean(at), {bare: 1.0}), (bare,))
     return _with_total(bare, 1.0, lambda at: -at.mass / at.classes)
 
@@ -226,7 +226,7 @@ def _unit_slope(loss: op.UnitSlope, classes: int) -> Form | None:
     form = form_of(loss.inner, classes)
     if form is None:
         return None
-    slope = _slope(loss.inner, classes, "scale='ce'")
+    slope = _at_equal_scores(lambda s: op.slope_at_equal_scores(loss.inner, s, "scale='ce'"), classes)
     linear = None if form.linear is None else 1.0
     return form._replace(partials=lambda at: form.partials(at) * (1 / slope(at)), linear=linear)
 
@@ -236,7 +236,7 @@ def _blend(loss: op.Blend, classes: int) -> Form | None:
     form = form_of(loss.inner, classes)
     if form is None:
         return None
-    slope = _slope(loss.inner, classes, "blend")
+    slope = _at_equal_scores(lambda s: op.slope_at_equal_scores(loss.inner, s, "blend"), classes)
 
     def partials(at: Reading) -> Partials:
         bent = form.partials(at) * (loss.alpha / slope(at))
@@ -245,13 +245,7 @@ def _blend(loss: op.Blend, classes: int) -> Form | None:
     return form._replace(partials=partials, linear=None)
 
 
-def _slope(loss: Loss, classes: int, operator: str) -> Callable[[Reading], Number]:
-    """Return the slope at equal scores: a number, or one for each example if classes may be masked out."""
-    known = float(op.slope_at_equal_scores(loss, Scores(torch.zeros(classes, dtype=torch.float64)), operator))
-    return lambda at: known if at.scores is None else op.slope_at_equal_scores(loss, at.scores, operator)
-
-
-def _at_equal_scores(loss: Loss, classes: int) -> Callable[[Reading], Number]:
-    """Return the value at equal scores: a number, or one for each example if classes may be masked out."""
-    known = float(loss.first_order(Scores(torch.zeros(classes, dtype=torch.float64))).value)
-    return lambda at: known if at.scores is None else loss.first_order(at.scores).value
+def _at_equal_scores(find: Callable[[Scores], Tensor], classes: int) -> Callable[[Reading], Number]:
+    """Return what is found at equal scores: a number, or one for each example if classes may be masked out."""
+    known = float(find(Scores(torch.zeros(classes, dtype=torch.float64))))
+    return lambda at: known if at.scores is None else find(at.scores)
