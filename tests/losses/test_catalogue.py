@@ -252,14 +252,3 @@ def test_given_values_override_a_preset():
     assert resolved.settings.loss == "alpha-mae:kappa=3"
     assert resolved.parameters == {"loss.kappa": 3}
     assert resolve_layers("cifar10", "cifar10", "alpha-mae").parameters == {"loss.alpha": 2.0}
-
-
-@in_turn("kappa", [0.0, 3.0])
-def test_the_certificate_of_kappa(kappa):
-    record = RECORDS["alpha-mae"]
-    certificate = symloss.certify(f"alpha-mae:kappa={kappa}", num_classes=3)
-    measured = {fact: bool(finding) for fact, finding in certificate.findings.items()}
-    assert measured == record.facts.at(3, alpha=2.0, kappa=kappa)
-    known = record.constants.at(3, alpha=2.0, kappa=kappa)["smoothness"]
-    assert certificate.smoothness == pytest.approx(known, rel=1e-4)
-    assert certificate.slope == pytest.approx(1 + kappa / 3, rel=1e-9)  # against cross-entropy at equal scores

@@ -15,6 +15,7 @@ import symloss
 from symloss.losses import criterion, potentials as phi
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.kernels import batch as batches, targets
+from symloss.losses.layers import UnitScores
 from symloss.losses.operators import Symmetrize
 
 OWN = {
@@ -69,27 +70,18 @@ def test_every_loss_of_potentials_has_a_kernel(name):
         assert (targets.kernel_for(loss, 10, None, target) is not None) == of_potentials
 
 
-@every_loss
-def test_every_loss(name):
-    """Two classes, ten and images; raw and unit scores; both types: each at least once with each other."""
-    loss, unit = RECORDS[name].loss(), symloss.losses.UnitScores(0.3)
-    for shape, scores, dtype in (
-        ((40, 2), None, torch.float64),
-        ((40, 2), unit, torch.float32),
-        ((40, 10), None, torch.float32),
-        ((40, 10), unit, torch.float64),
-        ((3, 5, 2, 4), None, torch.float64),
-        ((6, 25, 7), unit, torch.float32),
-    ):
-        z, y = batch(shape, dtype)
-        for reduction in ("mean", "none"):
-            agrees_with_plain(loss, z, y, reduction=reduction, score_map=scores)
-
-
 @in_turn("name", OWN)
 def test_losses_of_ones_own(name):
+    """Those of the catalogue agree with the reference, by kernels and by plain formulas."""
     assert targets.kernel_for(OWN[name], 6) is not None
     agrees_with_plain(OWN[name], *batch((40, 6), torch.float64))
+
+
+@every_path
+def test_images_of_unit_scores(name):
+    for shape, scores, dtype in (((3, 5, 2, 4), None, torch.float64), ((6, 25, 7), UnitScores(0.3), torch.float32)):
+        for reduction in ("mean", "none"):
+            agrees_with_plain(RECORDS[name].loss(), *batch(shape, dtype), reduction=reduction, score_map=scores)
 
 
 @every_path
@@ -128,7 +120,7 @@ def test_masked_classes(name, monkeypatch):
     z = batch((6, 7), torch.float64)[0].detach()
     z = z.masked_fill(torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]]), -torch.inf).requires_grad_()
     y = torch.tensor([0, 1, 0, 4, 2, 6])
-    for scores in (None, symloss.losses.UnitScores(0.3)):
+    for scores in (None, UnitScores(0.3)):
         agrees_with_plain(LOSSES[name], z, y, reduction="none", score_map=scores)
 
 
@@ -136,7 +128,7 @@ def test_masked_classes(name, monkeypatch):
 @in_turn("name", LOSSES)
 def test_nan_in_nan_out(name, by_kernel):
     """The value and all of its row's gradient; other rows are not touched, and an ignored one touches nothing."""
-    run, unit = value_and_grad if by_kernel else plainly, symloss.losses.UnitScores()
+    run, unit = value_and_grad if by_kernel else plainly, UnitScores()
     for classes, scores in ((1, None), (2, unit), (5, None), (5, unit)):
         z, y = batch((3, classes), torch.float32)
         z.data[1, classes - 1] = torch.nan

@@ -27,6 +27,8 @@ LABEL_ALONE |= {"taylor-ce", "phuber-ce", "phuber-gce", "js", "sce", "label-smoo
 # Close to a bound at which a fact changes, and for losses whose other tests are of the defaults alone.
 BESIDE_A_BOUND = [
     ("alpha-mae", {"alpha": 1.1}),
+    ("alpha-mae", {"kappa": 0.0}),
+    ("alpha-mae", {"kappa": 3.0}),
     ("gce", {"q": 0.99}),
     ("taylor-ce", {"t": 6}),
     ("phuber-ce", {"tau": 1.5}),
