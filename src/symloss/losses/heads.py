@@ -93,22 +93,17 @@ def linear_loss(
     >>> linear_loss("mae", torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
     tensor(0.7500)
     """
-    if not isinstance(loss, Loss):
-        whole = Criterion(
-            loss,
-            weight=class_weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-            normalize=normalize,
-            temperature=temperature,
-        )
-        _refuse_smoothing(whole)
-        loss, class_weight, scores = whole.loss, whole.weight, whole.score_map
-        ignore_index, reduction = whole.ignore_index, whole.reduction
-    else:
-        scores = criterion.score_map(normalize, temperature)
-    options = Options(class_weight, ignore_index, reduction, score_map=scores)
-    how = _HeadLoss(loss, options, num_items, softcap, Allowance(block_bytes, accumulate))
+    whole = Criterion(
+        loss,
+        weight=class_weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        normalize=normalize,
+        temperature=temperature,
+    )
+    _refuse_smoothing(whole)
+    options = Options(whole.weight, whole.ignore_index, whole.reduction, score_map=whole.score_map)
+    how = _HeadLoss(whole.loss, options, num_items, softcap, Allowance(block_bytes, accumulate))
     return _of_head(how, features, weight, bias, target)
 
 
