@@ -4,7 +4,7 @@ Nothing here knows about rounding: p is e^z / sum e^z, the loss is what the lite
 differences at a step of 1e-40. Gradients down to float32's smallest number (1e-45, next to values of 1) keep their
 digits that way, which 60 digits with a step of 1e-20 would not give.
 
-To add a loss: one line in ``REFERENCE``.
+To add a loss: one line in ``PHI`` or ``REFERENCE``.
 """
 
 from __future__ import annotations
@@ -66,66 +66,53 @@ def tempered_softmax(z: Scores, t: Number) -> Scores:
     return entries(shift)
 
 
-# Losses of the label's probability alone.
-
-
-def ce(p: Number) -> Number:
-    return -log(p)
-
-
-def mae(p: Number) -> Number:
-    return 1 - p
-
-
-def rce(p: Number) -> Number:
-    return LOG_ZERO * (1 - p)
-
-
-def gce(p: Number, q: Number) -> Number:
-    return (1 - p**q) / q if q else -log(p)
-
-
-def focal(p: Number, gamma: Number) -> Number:
-    return -((1 - p) ** gamma) * log(p)
-
-
-def agce(p: Number, a: Number, q: Number) -> Number:
-    return ((a + 1) ** q - (a + p) ** q) / q
-
-
-def aul(p: Number, a: Number, q: Number) -> Number:
-    return ((a - p) ** q - (a - 1) ** q) / q
-
-
-def ael(p: Number, a: Number) -> Number:
-    return mp.exp(-p / a)
-
-
-def phuber_ce(p: Number, tau: Number) -> Number:
-    return -log(p) if p > 1 / tau else -tau * p + log(tau) + 1
-
-
-def phuber_gce(p: Number, q: Number, tau: Number) -> Number:
-    edge = tau ** (1 / (q - 1))
+def phuber_gce(p: Number, q: Number = 0.7, tau: Number = 10) -> Number:
+    edge, gce = tau ** (1 / (q - 1)), PHI["gce"]
     return gce(p, q) if p > edge else gce(edge, q) - tau * (p - edge)
 
 
-def js(p: Number, pi: Number) -> Number:
+def js(p: Number, pi: Number = 0.5) -> Number:
     m, rest = pi + (1 - pi) * p, 1 - pi
     return (-rest * log(rest) * (1 - p) - m * log(m) + rest * p * log(p)) / (-rest * log(rest))
+
+
+PHI: dict[str, Callable[..., Number]] = {
+    "ce": lambda p: -log(p),
+    "mae": lambda p: 1 - p,
+    "rce": lambda p: LOG_ZERO * (1 - p),
+    "gce": lambda p, q=0.7: (1 - p**q) / q if q else -log(p),
+    "focal": lambda p, gamma=0.5: -((1 - p) ** gamma) * log(p),
+    "agce": lambda p, a=0.6, q=0.6: ((a + 1) ** q - (a + p) ** q) / q,
+    "aul": lambda p, a=5.5, q=3: ((a - p) ** q - (a - 1) ** q) / q,
+    "ael": lambda p, a=2.5: mp.exp(-p / a),
+    "taylor-ce": lambda p, t=2: mp.fsum((1 - p) ** i / i for i in range(1, int(t) + 1)),
+    "phuber-ce": lambda p, tau=10: -log(p) if p > 1 / tau else -tau * p + log(tau) + 1,
+    "phuber-gce": phuber_gce,
+    "js": js,
+}
+"""Losses of the label's probability alone."""
+
+
+def at_label(phi: Callable[..., Number]) -> Callable[..., Number]:
+    """The loss of scores and a label, with the same parameters."""
+    return functools.wraps(phi)(lambda z, y, **parameters: phi(softmax(z)[y], **parameters))
 
 
 # What operators make of them.
 
 
-def relative(phi: Callable[..., Number], z: Scores, y: int, *parameters: Number) -> Number:
-    every = [phi(p, *parameters) for p in softmax(z)]
+def at(name: str, z: Scores, y: int, *parameters: Number) -> Number:
+    return PHI[name](softmax(z)[y], *parameters)
+
+
+def relative(name: str, z: Scores, y: int, *parameters: Number) -> Number:
+    every = [PHI[name](p, *parameters) for p in softmax(z)]
     return every[y] / mp.fsum(every)
 
 
-def complement(phi: Callable[..., Number], z: Scores, y: int, *parameters: Number) -> Number:
-    bound = phi(P_MIN, *parameters)
-    room = [bound - min(phi(p, *parameters), bound) for p in softmax(z)]
+def complement(name: str, z: Scores, y: int, *parameters: Number) -> Number:
+    bound = PHI[name](P_MIN, *parameters)
+    room = [bound - min(PHI[name](p, *parameters), bound) for p in softmax(z)]
     return 1 - room[y] / mp.fsum(room)
 
 
@@ -142,68 +129,55 @@ def amse(p: Scores, y: int, a: Number) -> Number:
     return mean([(a * (k == y) - x) ** 2 for k, x in enumerate(p)])
 
 
-def p_at(z: Scores, y: int) -> Number:
-    return softmax(z)[y]
-
-
 REFERENCE: dict[str, Callable[..., Number]] = {
     "unhinged": unhinged,
-    "sgce": lambda z, y, q=0.7: (mean([p**q for p in softmax(z)]) - p_at(z, y) ** q) / q,
+    "sgce": lambda z, y, q=0.7: (mean([p**q for p in softmax(z)]) - softmax(z)[y] ** q) / q,
     "alpha-mae": lambda z, y, alpha=2, kappa=None: (
-        (1 - alpha) * unhinged(z, y) + alpha * len(z) * (1 - p_at(z, y))
+        (1 - alpha) * unhinged(z, y) + alpha * len(z) * at("mae", z, y)
         if kappa is None
-        else unhinged(z, y) + kappa * (1 - p_at(z, y))
+        else unhinged(z, y) + kappa * at("mae", z, y)
     ),
-    "symmetrized-mse": lambda z, y: 2 * (mean(softmax(z)) - p_at(z, y)),
+    "symmetrized-mse": lambda z, y: 2 * (mean(softmax(z)) - softmax(z)[y]),
     "symmetrized-cosine": lambda z, y: unhinged(z, y) / norm(z),
-    "ce": lambda z, y: ce(p_at(z, y)),
-    "mae": lambda z, y: mae(p_at(z, y)),
-    "rce": lambda z, y: rce(p_at(z, y)),
-    "gce": lambda z, y, q=0.7: gce(p_at(z, y), q),
-    "focal": lambda z, y, gamma=0.5: focal(p_at(z, y), gamma),
-    "agce": lambda z, y, a=0.6, q=0.6: agce(p_at(z, y), a, q),
-    "aul": lambda z, y, a=5.5, q=3: aul(p_at(z, y), a, q),
-    "ael": lambda z, y, a=2.5: ael(p_at(z, y), a),
-    "taylor-ce": lambda z, y, t=2: mp.fsum((1 - p_at(z, y)) ** i / i for i in range(1, int(t) + 1)),
-    "phuber-ce": lambda z, y, tau=10: phuber_ce(p_at(z, y), tau),
-    "phuber-gce": lambda z, y, q=0.7, tau=10: phuber_gce(p_at(z, y), q, tau),
-    "js": lambda z, y, pi=0.5: js(p_at(z, y), pi),
-    "mse": lambda z, y: 1 - 2 * p_at(z, y) + mp.fsum(p * p for p in softmax(z)),
+    **{name: at_label(phi) for name, phi in PHI.items()},
+    "mse": lambda z, y: 1 - 2 * softmax(z)[y] + mp.fsum(p * p for p in softmax(z)),
     "cosine": lambda z, y: 1 - z[y] / norm(z),
     "bi-tempered": lambda z, y, t1=0.8, t2=1.2: bi_tempered(tempered_softmax(z, t2), y, t1),
     "ldr-kl": lambda z, y, lam=1, margin=0.1: (
         lam * log(mean([mp.exp((margin * (k != y) + x - z[y]) / lam) for k, x in enumerate(z)]))
     ),
-    "nce": lambda z, y: relative(ce, z, y),
-    "nfl": lambda z, y, gamma=0.5: relative(focal, z, y, gamma),
-    "ngce": lambda z, y, q=0.7: relative(gce, z, y, q),
-    "nnce": lambda z, y: complement(ce, z, y),
-    "nnfl": lambda z, y, gamma=0.5: complement(focal, z, y, gamma),
-    "sce": lambda z, y, alpha=1, beta=1: alpha * ce(p_at(z, y)) + beta * rce(p_at(z, y)),
-    "nce+mae": lambda z, y, alpha=1, beta=1: alpha * relative(ce, z, y) + beta * mae(p_at(z, y)),
-    "nce+rce": lambda z, y, alpha=1, beta=1: alpha * relative(ce, z, y) + beta * rce(p_at(z, y)),
-    "nfl+mae": lambda z, y, alpha=1, beta=1, gamma=0.5: alpha * relative(focal, z, y, gamma) + beta * mae(p_at(z, y)),
-    "nfl+rce": lambda z, y, alpha=1, beta=1, gamma=0.5: alpha * relative(focal, z, y, gamma) + beta * rce(p_at(z, y)),
-    "nce+agce": lambda z, y, alpha=1, beta=1, a=0.6, q=0.6: alpha * relative(ce, z, y) + beta * agce(p_at(z, y), a, q),
-    "nce+aul": lambda z, y, alpha=1, beta=1, a=5.5, q=3: alpha * relative(ce, z, y) + beta * aul(p_at(z, y), a, q),
-    "nce+ael": lambda z, y, alpha=1, beta=1, a=2.5: alpha * relative(ce, z, y) + beta * ael(p_at(z, y), a),
-    "anl-ce": lambda z, y, alpha=1, beta=1: alpha * relative(ce, z, y) + beta * complement(ce, z, y),
+    "nce": lambda z, y: relative("ce", z, y),
+    "nfl": lambda z, y, gamma=0.5: relative("focal", z, y, gamma),
+    "ngce": lambda z, y, q=0.7: relative("gce", z, y, q),
+    "nnce": lambda z, y: complement("ce", z, y),
+    "nnfl": lambda z, y, gamma=0.5: complement("focal", z, y, gamma),
+    "sce": lambda z, y, alpha=1, beta=1: alpha * at("ce", z, y) + beta * at("rce", z, y),
+    "nce+mae": lambda z, y, alpha=1, beta=1: alpha * relative("ce", z, y) + beta * at("mae", z, y),
+    "nce+rce": lambda z, y, alpha=1, beta=1: alpha * relative("ce", z, y) + beta * at("rce", z, y),
+    "nfl+mae": lambda z, y, alpha=1, beta=1, gamma=0.5: alpha * relative("focal", z, y, gamma) + beta * at("mae", z, y),
+    "nfl+rce": lambda z, y, alpha=1, beta=1, gamma=0.5: alpha * relative("focal", z, y, gamma) + beta * at("rce", z, y),
+    "nce+agce": lambda z, y, alpha=1, beta=1, a=0.6, q=0.6: (
+        alpha * relative("ce", z, y) + beta * at("agce", z, y, a, q)
+    ),
+    "nce+aul": lambda z, y, alpha=1, beta=1, a=5.5, q=3: alpha * relative("ce", z, y) + beta * at("aul", z, y, a, q),
+    "nce+ael": lambda z, y, alpha=1, beta=1, a=2.5: alpha * relative("ce", z, y) + beta * at("ael", z, y, a),
+    "anl-ce": lambda z, y, alpha=1, beta=1: alpha * relative("ce", z, y) + beta * complement("ce", z, y),
     "anl-fl": lambda z, y, alpha=1, beta=1, gamma=0.5: (
-        alpha * relative(focal, z, y, gamma) + beta * complement(focal, z, y, gamma)
+        alpha * relative("focal", z, y, gamma) + beta * complement("focal", z, y, gamma)
     ),
-    "jal-ce": lambda z, y, alpha=1, beta=1, a=30: alpha * relative(ce, z, y) + beta * amse(softmax(z), y, a),
+    "jal-ce": lambda z, y, alpha=1, beta=1, a=30: alpha * relative("ce", z, y) + beta * amse(softmax(z), y, a),
     "jal-fl": lambda z, y, alpha=1, beta=1, a=30, gamma=0.5: (
-        alpha * relative(focal, z, y, gamma) + beta * amse(softmax(z), y, a)
+        alpha * relative("focal", z, y, gamma) + beta * amse(softmax(z), y, a)
     ),
-    "label-smoothing": lambda z, y, r=0.1: (1 - r) * ce(p_at(z, y)) + r * mean([ce(p) for p in softmax(z)]),
-    "dirichlet-ce": lambda z, y, alpha=0.5: ce(p_at(z, y)) + (alpha - 1) * mp.fsum(ce(p) for p in softmax(z)),
+    "label-smoothing": lambda z, y, r=0.1: (1 - r) * at("ce", z, y) + r * mean([-log(p) for p in softmax(z)]),
+    "dirichlet-ce": lambda z, y, alpha=0.5: at("ce", z, y) + (alpha - 1) * mp.fsum(-log(p) for p in softmax(z)),
 }
 """The loss of a tuple of raw scores at the label y. Parameters and their defaults are those of ``create_loss``."""
 
 
 def _parameters(name: str, given: dict[str, float]) -> dict[str, Number]:
     """The given parameters and the defaults of the rest, with all digits from here on."""
-    _, _, *own = inspect.signature(REFERENCE[name]).parameters.values()
+    own = [parameter for parameter in inspect.signature(REFERENCE[name]).parameters.values() if "=" in str(parameter)]
     values = {parameter.name: given.get(parameter.name, parameter.default) for parameter in own}
     return {name: value if value is None else mpf(value) for name, value in values.items()}
 
