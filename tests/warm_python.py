@@ -20,6 +20,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -55,10 +56,8 @@ class WarmPython:
             program = self.programs / name
             program.write_text(CLIENT.format(python=sys.executable, door=str(door), first=first))
             program.chmod(0o755)
-        self._server = subprocess.Popen(
-            [sys.executable, __file__, str(door)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+        command, streams = [sys.executable, __file__, door], {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        self._server = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, **streams)
         assert self._server.stdout is not None
         with self._server.stdout as said:
             assert said.readline() == b"ready\n", "the server did not start"
@@ -80,6 +79,7 @@ def _serve(path: str) -> None:
             importlib.import_module(name)
     sys.path.pop(0)  # the folder of this file
     gc.freeze()  # what is never collected is never copied to the forks
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that have ended
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(path)
         door.listen(16)
@@ -88,10 +88,10 @@ def _serve(path: str) -> None:
         while True:
             visitor, _ = door.accept()
             if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 door.close()
                 break
             visitor.close()
-            _bury()
     order, streams = _received(visitor)
     worker = os.fork()
     if worker == 0:
@@ -102,16 +102,6 @@ def _serve(path: str) -> None:
     code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
     visitor.sendall(bytes([code % 256 if code >= 0 else 128 - code]))
     os._exit(0)
-
-
-def _bury() -> None:
-    """Take note of those that have ended."""
-    while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                return
-        except ChildProcessError:
-            return
 
 
 def _received(visitor: socket.socket) -> tuple[list[Any], list[int]]:
