@@ -104,7 +104,7 @@ def corrupt_targets(
     Args:
         y: the clean targets, of shape (N,) or (N, ...); a numpy array, a tensor or a list. They become float64.
         rate: p, in [0, 1).
-        distribution: q, as in :func:`symloss.theory.regression.symmetrize_regression`: a torch distribution (a
+        distribution: q, as in :class:`symloss.theory.regression.SymmetrizedRegression`: a torch distribution (a
             batch of them differs from example to example), a sample of corrupted targets (M,), or a function of x that
             returns either.
         x: the features, handed to a distribution that is a function of x.

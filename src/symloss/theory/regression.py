@@ -263,10 +263,10 @@ class LinearRegressionLoss(nn.Module):
 
     Args:
         f: a function of a tensor of targets, entry by entry. The unhinged loss has f(y) = -y.
-        corruption: q, as in :func:`symmetrize_regression`. None if f has mean zero already.
+        corruption: q, as in :class:`SymmetrizedRegression`. None if f has mean zero already.
         bound: z is replaced by bound * tanh(z / bound). With None the loss is unbounded below, and a penalty such as
             :func:`weight_decay` must keep the network finite.
-        nodes, reduction: as in :func:`symmetrize_regression`.
+        nodes, reduction: as in :class:`SymmetrizedRegression`.
 
     >>> from torch.distributions import Exponential
     >>> loss = LinearRegressionLoss(lambda y: -y, Exponential(0.5))  # corrupted targets have mean 2
@@ -430,7 +430,7 @@ def certify_regression(
 
     Args:
         loss: a function or module of (input, target), or of (input, target, x).
-        corruption: q, as in :func:`symmetrize_regression`.
+        corruption: q, as in :class:`SymmetrizedRegression`.
         x: the features, for a corruption or a loss that depends on them.
         low, high: the range of predictions.
         points: how many predictions in this range are tried.

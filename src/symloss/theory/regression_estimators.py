@@ -151,7 +151,7 @@ class LinearFamilyRegressor(_CentroidRegressor):
 
     Args:
         f: a function of an array of targets, entry by entry; ``numpy.negative`` where None.
-        corruption: q, as in :func:`symmetrize_regression`, but no function of x. The mean of f under q is subtracted.
+        corruption: q, as in :class:`SymmetrizedRegression`, but no function of x. The mean of f under q is subtracted.
             None if f has mean zero already.
         decay, fit_intercept, center: as in :class:`UnhingedRegressor`.
 
