@@ -7,9 +7,9 @@ import gzip
 import hashlib
 import http.server
 import io
+import socket
 import tarfile
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,8 +50,13 @@ class Shop:
         return 206, {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"}, content[start:]
 
 
-@contextlib.contextmanager
-def serving(shop: Shop) -> Iterator[Shop]:
+@pytest.fixture
+def shop(monkeypatch):
+    """A server on loopback, which is reached directly, whatever this machine's settings."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    shop, released = Shop(), threading.Event()
+
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             wanted = self.headers.get("Range")
@@ -70,35 +75,18 @@ def serving(shop: Shop) -> Iterator[Shop]:
         def log_message(self, *args: object) -> None:
             pass
 
-    released = threading.Event()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    shop.url = f"http://127.0.0.1:{server.server_port}/data"
-    try:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        shop.url = f"http://127.0.0.1:{server.server_port}/data"
         yield shop
-    finally:
         released.set()
         server.shutdown()
-        server.server_close()
         thread.join()
 
 
 def md5(content: bytes) -> str:
     return hashlib.md5(content).hexdigest()
-
-
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch):
-    """Loopback must be reached directly, whatever this machine's settings."""
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def shop():
-    with serving(Shop()) as open_shop:
-        yield open_shop
 
 
 CONTENT = random_bytes(1_000_000).tobytes()
@@ -203,10 +191,11 @@ def test_no_file_no_answer_and_no_server(tmp_path, blob, monkeypatch):
     with refused(ConnectionError, f"{blob.url}/blob", "timed out", "0 bytes are kept"):
         get("blob", tmp_path)
     assert len(blob.asked) == 1 + download.TRIES
-    with serving(Shop()) as closed:
-        pass
-    with refused(ConnectionError, closed.url, "Connection refused"):
-        get("blob", tmp_path, base_url=closed.url)
+    with socket.socket() as closed:  # nobody listens there
+        closed.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+        with refused(ConnectionError, address, "Connection refused"):
+            get("blob", tmp_path, base_url=address)
 
 
 @in_turn("length", [True, False])
@@ -278,6 +267,9 @@ def write_tar(path: Path, *members: tarfile.TarInfo) -> Path:
     return path
 
 
+LINKS = tarfile.SYMTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE
+
+
 @in_turn(
     "info, said",
     [
@@ -285,11 +277,7 @@ def write_tar(path: Path, *members: tarfile.TarInfo) -> Path:
         (member("good/..\\..\\evil"), "evil'"),
         *(
             (member("good/evil", kind, linkname=link), "link or device, 'good/evil'")
-            for kind, link in (
-                *((tarfile.SYMTYPE, link) for link in ("/etc/passwd", "../..")),
-                (tarfile.LNKTYPE, "../../x"),
-                *((kind, "") for kind in (tarfile.FIFOTYPE, tarfile.CHRTYPE)),
-            )
+            for kind, link in zip(LINKS, ("/etc/passwd", "../..", "../../x", "", ""), strict=True)
         ),
     ],
 )
