@@ -167,35 +167,25 @@ def test_jitter_of_brightness_contrast_saturation_and_hue_in_the_order_that_was_
         assert (turned[:, 0, place] - expected).abs().max() <= 6  # of 255: hue has 8 bits
 
 
-@in_turn(
-    "name, message",
-    [
-        ("crops:4", "augmentation 'crops:4' does not exist: did you mean 'crop'?"),
-        ("crop", "augmentation crop must be written crop:padding; got 'crop'"),
-        ("flip:1", "augmentation flip must be written flip; got 'flip:1'"),
-        ("jitter:0.4", "jitter must be written jitter:brightness,contrast,saturation,hue; got 'jitter:0.4'"),
-        ("rotate:far", "augmentation 'rotate:far' must hold numbers after the colon; got 'far'"),
-        ("crop:0", "padding of crop must be a whole number in [1, inf); got 0"),
-        ("crop:1.5", "padding of crop must be a whole number in [1, inf); got 1.5"),
-        ("rotate:400", "degrees of rotate must be a number in (0, 180]; got 400"),
-        ("resized-crop:0", "size of resized-crop must be a whole number in [1, inf); got 0"),
-        ("jitter:0.4,0.4,0.4,0.9", "hue of jitter must be a number in [0, 0.5]; got 0.9"),
-    ],
-)
-def test_names_that_are_refused(name: str, message: str):
-    with refused(ValueError, message):
-        Augmentation.parse([name])
-
-
-def test_images_that_are_refused():
-    def apply(name: str, images: Tensor, rows: int) -> Tensor:
+def test_augmentation_that_is_refused():
+    def apply(name: str, *shape: int, rows: int = 1) -> Tensor:
         step = Augmentation.parse([name])
-        return step.apply(images, step.draw(rows, generator(0)))
+        return step.apply(torch.zeros(shape), step.draw(rows, generator(0)))
 
     all_refused(
-        (ValueError, "with a row drawn for each; got (3, 4)", lambda: apply("flip", torch.zeros(3, 4), 3)),
-        (ValueError, "and 2 rows", lambda: apply("flip", torch.zeros(3, 3, 4, 4), 2)),
-        (ValueError, "uint8 images with 3 channels", lambda: apply("resized-crop:4", torch.zeros(1, 3, 4, 4), 1)),
+        (ValueError, "augmentation 'crops:4' does not exist: did you mean 'crop'?", lambda: apply("crops:4")),
+        (ValueError, "augmentation crop must be written crop:padding; got 'crop'", lambda: apply("crop")),
+        (ValueError, "augmentation flip must be written flip; got 'flip:1'", lambda: apply("flip:1")),
+        (ValueError, "jitter:brightness,contrast,saturation,hue; got 'jitter:0.4'", lambda: apply("jitter:0.4")),
+        (ValueError, "'rotate:far' must hold numbers after the colon; got 'far'", lambda: apply("rotate:far")),
+        (ValueError, "padding of crop must be a whole number in [1, inf); got 0", lambda: apply("crop:0")),
+        (ValueError, "padding of crop must be a whole number in [1, inf); got 1.5", lambda: apply("crop:1.5")),
+        (ValueError, "degrees of rotate must be a number in (0, 180]; got 400", lambda: apply("rotate:400")),
+        (ValueError, "size of resized-crop must be a whole number in [1, inf); got 0", lambda: apply("resized-crop:0")),
+        (ValueError, "hue of jitter must be a number in [0, 0.5]; got 0.9", lambda: apply("jitter:0.4,0.4,0.4,0.9")),
+        (ValueError, "with a row drawn for each; got (3, 4)", lambda: apply("flip", 3, 4, rows=3)),
+        (ValueError, "and 2 rows", lambda: apply("flip", 3, 3, 4, 4, rows=2)),
+        (ValueError, "uint8 images with 3 channels", lambda: apply("resized-crop:4", 1, 3, 4, 4)),
     )
 
 

@@ -275,7 +275,7 @@ def _step(name: str) -> Step:
     numbers = []
     for field, text in zip(wanted, given, strict=True):
         try:
-            value = float(text)
+            value = int(text) if text.isdecimal() else float(text)
         except ValueError:
             raise ValueError(f"augmentation {name!r} must hold numbers after the colon; got {text!r}") from None
         interval, whole = ALLOWED.get(field.name, "[0, 1]"), field.type == "int"
