@@ -1,4 +1,4 @@
-"""The command line: options, settings, lists of losses and certificates."""
+"""The command line: options, settings, lists of losses, certificates and citations."""
 
 import json
 import pathlib
@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import typer
+import yaml
 from in_turn import in_turn
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -18,6 +19,8 @@ from symloss.cli.options import OPTIONS, read_settings, with_options
 from symloss.cli.output import bar
 from symloss.cli.training import train
 from symloss.cli.tune import tune
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.published import PAPER, PUBLICATIONS
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
@@ -190,3 +193,62 @@ def test_progress_is_shown_on_stderr(monkeypatch, capsys):
     shown = capsys.readouterr()
     assert "reading" in shown.err
     assert shown.out == ""
+
+
+ENTRY = re.compile(r"@(?P<kind>\w+)\{(?P<key>\w+),\n(?P<fields>(?:  \w+ = \{.*\},\n)+)\}")
+
+
+def entries(text):
+    """The entries of a bibliography by their keys; nothing but comments may be left between them."""
+    left = [line for line in ENTRY.sub("", text).splitlines() if line and not line.startswith("%")]
+    assert left == []
+    return {e["key"]: dict(re.findall(r"  (\w+) = \{(.*)\},", e["fields"])) for e in ENTRY.finditer(text)}
+
+
+def test_the_paper_and_the_software_are_those_of_the_citation_file():
+    found = entries(printed("cite"))
+    assert list(found) == ["lemirepaquin2026", "symloss"]
+    assert found["symloss"]["note"] == f"Version {symloss.__version__}"
+    citation = yaml.safe_load((DOCS.parent / "CITATION.cff").read_text())
+    assert found["symloss"]["title"] == f"{{{citation['title']}}}"
+    assert found["symloss"]["author"] == f"{{{' and '.join(author['name'] for author in citation['authors'])}}}"
+    paper, preferred = found["lemirepaquin2026"], citation["preferred-citation"]
+    assert paper["title"].lower() == f"{{{preferred['title']}}}".lower()
+    assert paper["year"] == str(preferred["year"])
+    names = " and ".join(f"{a['family-names']}, {a['given-names']}" for a in preferred["authors"])
+    assert paper["author"] == names.replace("è", r"{\`e}")
+
+
+@in_turn(
+    "loss, key, words",
+    [
+        ("sgce:q=0.8", "lemirepaquin2026", "Symmetrization of loss functions"),
+        ("mae", "ghosh2017", "Sastry, P. S."),
+        ("focal", "lin2017", r"Doll{\'a}r, Piotr"),
+        ("nce+rce", "ma2020", "Proceedings of the International Conference on Machine Learning"),
+    ],
+)
+def test_a_loss_is_cited_by_what_introduced_it(loss, key, words):
+    (found,) = entries(printed("cite", loss)).items()
+    assert found[0] == key
+    assert words in " ".join(found[1].values())
+
+
+def test_every_loss_can_be_cited_in_one_bibliography():
+    """Two entries with one key would be an error of BibTeX; letters beyond ASCII one of old versions."""
+    text = printed("cite", *RECORDS)
+    assert text.isascii()
+    assert len(re.findall("^@", text, re.MULTILINE)) == len(entries(text)) == len(PUBLICATIONS)
+    assert text.count("% ce is the negative log-likelihood") == 1
+
+
+def test_a_reference_is_complete():
+    file = (DOCS.parent / "src" / "symloss" / "losses" / "references.bib").read_text()
+    assert len(re.findall("^@", file, re.MULTILINE)) == len(PUBLICATIONS), "an entry was not read"
+    for name, publication in PUBLICATIONS.items():
+        fields = publication.fields
+        assert publication.bibtex.startswith(("@misc{", "@inproceedings{"))
+        assert name.lower().replace(" ", "") == publication.bibtex.partition("{")[2].partition(",")[0]
+        assert all(re.fullmatch(r"[^,]+, [^,]+", author) for author in fields["author"].split(" and "))
+        assert re.fullmatch(r"\d{4}", fields["year"])
+        assert ({"booktitle", "series"} <= fields.keys()) == (name != PAPER)
