@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -14,7 +15,6 @@ import torch
 from data_helpers import cut, not_opened, random_bytes, save_image, skipping
 from in_turn import in_turn
 from PIL import EpsImagePlugin, Image
-from refusals import refused
 
 from symloss.data import ImageFiles, batches, images, open_data
 from symloss.data.batches import Batches
@@ -213,33 +213,28 @@ def test_pipes_and_devices(tmp_path):
         not_opened(given[0], f"{argument} must be a folder or a file", "pipe", tmp_path / "pipe.csv", test=given[1])
 
 
-@in_turn("part", ["train", "test"])
-def test_an_empty_class(tmp_path, part):
-    for folder in ("train", "test"):
-        write_classes(tmp_path / folder)
-    (tmp_path / part / "emu").mkdir()
-    (tmp_path / part / "emu" / ".DS_Store").write_text("litter")
-    not_opened(tmp_path, tmp_path / part, "images in each class's folder", "'emu'", "--skip-bad", "skip_bad=True")
-    data, told = skipping(tmp_path)
-    assert told == [(tmp_path / part / "emu", "a folder without images")]
-    assert data.class_names == ("cat", "dog")
-    assert (len(data.train), len(data.test)) == (4, 4)
-
-
-def test_folders_without_classes(tmp_path):
-    save_image(tmp_path / "0.png", random_bytes(2, 2))
-    not_opened(tmp_path, tmp_path, "a folder of images for each class", "got no folder")
-    (tmp_path / "cat").mkdir()
-    for content in (None, "no image"):
-        if content is not None:
-            (tmp_path / "cat" / "0.png").write_text(content)
-        with refused(ValueError, tmp_path, "at least one image", "got none"):
-            skipping(tmp_path)
-    write_classes(tmp_path, names=("cat",))
-    not_opened(tmp_path, tmp_path, "at least two classes", "got only 'cat'")
-    write_classes(tmp_path / "mine" / "train")
-    write_classes(tmp_path / "mine" / "test", names=("dog", "emu"))
-    not_opened(tmp_path / "mine", tmp_path / "mine" / "test", "classes of the training data", "got 'emu'")
+def test_empty_classes_and_folders_without_classes(tmp_path):
+    mine = tmp_path / "mine"
+    for part in ("train", "test"):
+        write_classes(mine / part)
+    for part in ("train", "test"):
+        (mine / part / "emu").mkdir()
+        (mine / part / "emu" / ".DS_Store").write_text("litter")
+        not_opened(mine, mine / part, "images in each class's folder", "'emu'", "--skip-bad", "skip_bad=True")
+        data, told = skipping(mine)
+        assert told == [(mine / part / "emu", "a folder without images")]
+        assert (data.class_names, len(data.train), len(data.test)) == (("cat", "dog"), 4, 4)
+        shutil.rmtree(mine / part / "emu")
+    write_classes(mine / "test", names=("dog", "emu"))
+    not_opened(mine, mine / "test", "classes of the training data", "got 'emu'")
+    folder = save_image(tmp_path / "all" / "0.png", random_bytes(2, 2)).parent
+    not_opened(folder, folder, "a folder of images for each class", "got no folder")
+    (folder / "cat").mkdir()
+    not_opened(folder, folder, "at least one image", "got none", skip_bad=True)
+    (folder / "cat" / "0.png").write_text("no image")
+    not_opened(folder, folder, "at least one image", "got none", skip_bad=True)
+    write_classes(folder, names=("cat",))
+    not_opened(folder, folder, "at least two classes", "got only 'cat'")
 
 
 def test_rows_and_files_of_a_table_without_what_was_left_out(tmp_path):

@@ -136,21 +136,6 @@ def test_large_whole_numbers_and_the_largest_of_float32(tmp_path):
         assert data.train.inputs[:, 1].tolist() == largest
 
 
-@in_turn(
-    "columns, ingredients",
-    [
-        ({"a": [[1.0], [2.0]], "label": ["x", "y"]}, ("'a'", "numbers or text", "got array(", "--drop a")),
-        ({"a": pd.to_datetime(["2020-01-01"] * 2), "label": ["x", "y"]}, ("'a'", "got timestamp", "--drop a")),
-        ({"a": [1.0, 2.0], "label": ["x", None]}, ("'label'", "an empty cell in row 2")),
-        ({"a": [1.0, 2.0], "label": [1.0, float("nan")]}, ("'label'", "'nan' in row 2")),
-        ({"a": [], "label": []}, ("at least one row",)),
-    ],
-)
-def test_bad_parquet(tmp_path, columns, ingredients):
-    path = parquet(tmp_path / "x.parquet", **columns)
-    not_opened(path, path, *ingredients)
-
-
 def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
     path = tmp_path / "x.parquet"
     for invalid in (b"\xff\xff\xff\xff", None):
@@ -165,8 +150,13 @@ def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
 
 
 @in_turn(
-    "text, ingredients",
+    "content, ingredients",
     [
+        ({"a": [[1.0], [2.0]], "label": ["x", "y"]}, ("'a'", "numbers or text", "got array(", "--drop a")),
+        ({"a": pd.to_datetime(["2020-01-01"] * 2), "label": ["x", "y"]}, ("'a'", "got timestamp", "--drop a")),
+        ({"a": [1.0, 2.0], "label": ["x", None]}, ("'label'", "an empty cell in row 2")),
+        ({"a": [1.0, 2.0], "label": [1.0, float("nan")]}, ("'label'", "'nan' in row 2")),
+        ({"a": [], "label": []}, ("at least one row",)),
         ("a,b,target\n1,2,x\n", ("label column 'label'", "columns a, b, target (--label, or label=, names another")),
         ("a,label\n1,x\n2,y,3\n", ("line 3", "2 cells", "got 3")),
         ("a,label\n1,x\n\n2\n", ("line 4", "2 cells", "got 1")),
@@ -188,9 +178,13 @@ def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
         ("id,label\n" + "1,x\n2,y\n", ("a column of features", "'id' (whole numbers, all different", "keep=COLUMN")),
     ],
 )
-def test_bad_csv(tmp_path, text, ingredients):
-    (tmp_path / "x.csv").write_bytes(text.encode("latin1"))
-    not_opened(tmp_path / "x.csv", tmp_path / "x.csv", *ingredients)
+def test_bad_tables(tmp_path, content, ingredients):
+    path = tmp_path / "x.csv"
+    if isinstance(content, dict):
+        path = parquet(tmp_path / "x.parquet", **content)
+    else:
+        path.write_bytes(content.encode("latin1"))
+    not_opened(path, path, *ingredients)
 
 
 def test_choices(tmp_path):
