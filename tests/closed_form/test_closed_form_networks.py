@@ -81,8 +81,8 @@ def test_the_layer_that_runs_last_is_taken_or_the_one_that_is_named():
 
 def test_precision_and_the_order_of_batches():
     x, y = data()
-    single, double = network(), network().double()
-    double.load_state_dict(single.state_dict())
+    single = network()
+    double = copy.deepcopy(single).double()
     refit_head(single, loader(x, y, 200))
     refit_head(double, [(a.double(), b, "more") for a, b in reversed(list(loader(x, y, 7)))])
     assert double[-1].weight.dtype == torch.float64

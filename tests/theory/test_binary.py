@@ -63,6 +63,7 @@ def test_decomposition_into_odd_and_even_part(name):
     assert sum_is_constant(odd)
     assert odd.symmetric
     assert not even.symmetric
+    assert not margin_function(lambda z: z**2).symmetric
     # Unique: with anything even added, the odd part is the same.
     assert_close(symmetrize_margin(lambda z: phi(z) + z.cos() * z**2)(Z), odd(Z), 1e-12)
 
@@ -139,26 +140,6 @@ def test_examples_of_the_gain():
         assert constants.even_series == pytest.approx(constants.curvature_at_zero, rel=1e-2)
 
 
-KNOWN = {
-    # name: Lipschitz and smoothness constant of phi, then of phi_sym, for |z| <= 4.
-    "unhinged": (1, 0, 1, 0),
-    "sigmoid": (1 / 4, 1 / (6 * math.sqrt(3)), 1 / 4, 1 / (6 * math.sqrt(3))),
-    "ramp": (1 / 2, math.inf, 1 / 2, math.inf),
-    "probit": (1 / math.sqrt(2 * math.pi), math.exp(-0.5) / math.sqrt(2 * math.pi)) * 2,
-    "savage": (8 / 27, 0.15405857, 1 / 4, 1 / (6 * math.sqrt(3))),
-    "logistic": (1 / (1 + math.exp(-4)), 1 / 4, 1 / 2, 0),
-    "hinge": (1, math.inf, 1, math.inf),
-    "exponential": (math.exp(4), math.exp(4), math.cosh(4), math.sinh(4)),
-}
-
-
-@in_turn("name", MARGIN_FUNCTIONS)
-def test_known_constants(name):
-    found = margin_constants(name, 4.0)
-    values = (found.lipschitz, found.smoothness, found.lipschitz_sym, found.smoothness_sym)
-    assert values == pytest.approx(KNOWN[name], rel=1e-7, abs=1e-12)
-
-
 @in_turn("radius", [1.0, 4.0])
 @in_turn("name", CONVEX)
 def test_surrogate_bounds_the_zero_one_loss(name, radius):
@@ -181,15 +162,16 @@ def test_surrogate_bounds_the_zero_one_loss(name, radius):
     assert after.smoothness <= found.factor * before.smoothness_bound + 1e-6 * before.smoothness + 1e-12
 
 
-FORMULAS = {
-    "unhinged": lambda z: 1 - z,
-    "sigmoid": lambda z: 1 / (1 + math.exp(z)),
-    "ramp": lambda z: min(1, max(0, (1 - z) / 2)),
-    "probit": stats.norm.sf,
-    "savage": lambda z: 1 / (1 + math.exp(z)) ** 2,
-    "logistic": lambda z: math.log(1 + math.exp(-z)),
-    "hinge": lambda z: max(0, 1 - z),
-    "exponential": lambda z: math.exp(-z),
+KNOWN = {
+    # name: the formula; Lipschitz and smoothness constant of phi, then of phi_sym, for |z| <= 4.
+    "unhinged": (lambda z: 1 - z, (1, 0, 1, 0)),
+    "sigmoid": (lambda z: 1 / (1 + math.exp(z)), (1 / 4, 1 / (6 * math.sqrt(3))) * 2),
+    "ramp": (lambda z: min(1, max(0, (1 - z) / 2)), (1 / 2, math.inf) * 2),
+    "probit": (stats.norm.sf, (1 / math.sqrt(2 * math.pi), math.exp(-0.5) / math.sqrt(2 * math.pi)) * 2),
+    "savage": (lambda z: 1 / (1 + math.exp(z)) ** 2, (8 / 27, 0.15405857, 1 / 4, 1 / (6 * math.sqrt(3)))),
+    "logistic": (lambda z: math.log(1 + math.exp(-z)), (1 / (1 + math.exp(-4)), 1 / 4, 1 / 2, 0)),
+    "hinge": (lambda z: max(0, 1 - z), (1, math.inf) * 2),
+    "exponential": (lambda z: math.exp(-z), (math.exp(4), math.exp(4), math.cosh(4), math.sinh(4))),
 }
 SCORES = 3 * torch.randn(6, 4, dtype=torch.float64, generator=generator(0))
 TARGETS = torch.randint(2, (6, 4), generator=generator(1))
@@ -198,13 +180,17 @@ MARGINS = [-7.0, -2.0, -0.3, 0.0, 0.4, 1.0, 5.0]
 
 
 @in_turn("name", MARGIN_FUNCTIONS)
-def test_formulas(name):
+def test_formulas_and_known_constants(name):
     """And far margins are finite, values and slopes, in both precisions."""
+    formula, constants = KNOWN[name]
     found = margin_function(name)(torch.tensor(MARGINS, dtype=torch.float64))
-    assert found.tolist() == pytest.approx([FORMULAS[name](z) for z in MARGINS], rel=1e-12)
+    assert found.tolist() == pytest.approx([formula(z) for z in MARGINS], rel=1e-12)
     every = MarginCriterion(name, reduction="none")(SCORES, TARGETS)
     margins = torch.where(TARGETS == 1, SCORES, -SCORES).flatten().tolist()
-    assert every.flatten().tolist() == pytest.approx([FORMULAS[name](z) for z in margins], rel=1e-9, abs=1e-12)
+    assert every.flatten().tolist() == pytest.approx([formula(z) for z in margins], rel=1e-9, abs=1e-12)
+    found = margin_constants(name, 4.0)
+    values = (found.lipschitz, found.smoothness, found.lipschitz_sym, found.smoothness_sym)
+    assert values == pytest.approx(constants, rel=1e-7, abs=1e-12)
     for dtype in (torch.float32, torch.float64):
         z = torch.tensor([-80.0, -30.0, 30.0, 80.0], dtype=dtype, requires_grad=True)
         value = margin_function(name)(z)
