@@ -66,21 +66,22 @@ def choose(browser, side, name):
     drawn(browser)
 
 
+def each(browser, selector, what):
+    """An expression in JavaScript of each element e that is found."""
+    return browser.execute_script(f"return [...document.querySelectorAll(arguments[0])].map(e => {what})", selector)
+
+
 def text(browser, selector):
-    return browser.execute_script("return document.querySelector(arguments[0]).textContent", selector)
+    return each(browser, selector, "e.textContent")[0]
 
 
 def path_of(browser, id, side):
-    return browser.execute_script(
-        "return document.querySelector(`#${arguments[0]} .line.${arguments[1]}`).getAttribute('d')", id, side
-    )
+    return each(browser, f"#{id} .line.{side}", "e.getAttribute('d')")[0]
 
 
 def rows(browser):
     """What the table under the curves says: name, value, weight, sum, variation."""
-    return browser.execute_script(
-        "return [...document.querySelectorAll('#readout tbody tr')].map(r => [...r.children].map(c => c.textContent))"
-    )
+    return each(browser, "#readout tbody tr", "[...e.children].map(c => c.textContent)")
 
 
 def heights(browser, id, side):
@@ -94,8 +95,7 @@ def test_nothing_is_fetched_and_the_first_picture_is_there(opened, file):
     assert browsing.fetched(browser) == {browser.current_url}
     assert text(browser, "#first .formula") == "(mean_k p_k^q - p_y^q) / q"
     assert [row[0] for row in rows(browser)] == ["sgce", "ce"]
-    options = browser.execute_script("return [...document.querySelectorAll('#first option')].map(o => o.value)")
-    assert sorted(options) == sorted(LOSSES)
+    assert sorted(each(browser, "#first option", "e.value")) == sorted(LOSSES)
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.get(file.as_uri())
@@ -150,8 +150,7 @@ def test_the_numbers_under_the_curves_are_those_at_p(opened):
         assert float(row[1].replace("−", "-")) == pytest.approx(0, abs=0.01)  # noqa: RUF001
         assert float(row[2]) == pytest.approx(0.9, rel=0.01)
     choose(browser, "first", "cosine")
-    note = browser.execute_script("return document.getElementById('scaled-note').dataset.without")
-    assert note == "cosine"
+    assert each(browser, "#scaled-note", "e.dataset.without") == ["cosine"]
 
 
 def test_a_slider_moves_by_key(opened):
@@ -172,14 +171,13 @@ def test_a_slider_moves_by_key(opened):
     assert text(browser, "#first .facts .no") == "not symmetric"
     # Several parameters move one at a time.
     browser = opened("#loss=nce+agce:q=0.9&with=sce:alpha=5,beta=0.1")
-    shown = "return [...document.querySelectorAll(`#${arguments[0]} output`)].map(o => Number(o.textContent))"
-    assert browser.execute_script(shown, "first") == [1, 1, 0.6, 0.9]
+    assert each(browser, "#first output", "Number(e.textContent)") == [1, 1, 0.6, 0.9]
     press(browser, "#first-a", RIGHT)
-    assert browser.execute_script(shown, "first") == [1, 1, 1, 0.6]
+    assert each(browser, "#first output", "Number(e.textContent)") == [1, 1, 1, 0.6]
     assert "One of these moves at a time" in text(browser, "#first .note")
-    assert browser.execute_script(shown, "second") == [5, 0.1]  # two move together
+    assert each(browser, "#second output", "Number(e.textContent)") == [5, 0.1]  # two move together
     press(browser, "#second-alpha", LEFT)
-    assert browser.execute_script(shown, "second")[1] == 0.1
+    assert each(browser, "#second output", "Number(e.textContent)")[1] == 0.1
 
 
 def test_one_sees_symmetry(opened):
@@ -237,14 +235,11 @@ def test_noise_moves_the_minimum_of_cross_entropy_and_not_of_a_symmetric_loss(op
     assert titles == ["ce not symmetric with 10 classes", "sgce symmetric with 10 classes"]
     # Stretched, all curves of a symmetric loss are one.
     browser = opened("#loss=ce&with=sgce&noise=80")
-    curves = (
-        "return [...document.querySelectorAll(`#noise-${arguments[0]} .line`)].map(line =>"
-        " line.getAttribute('d').split('L').map(pair => Number(pair.split(' ')[1])))"
-    )
-    assert np.ptp(browser.execute_script(curves, "second"), axis=0).max() > 30
+    heights = "e.getAttribute('d').split('L').map(pair => Number(pair.split(' ')[1]))"
+    assert np.ptp(each(browser, "#noise-second .line", heights), axis=0).max() > 30
     press(browser, "#stretched", " ")
-    assert np.ptp(browser.execute_script(curves, "second"), axis=0).max() < 0.3
-    assert np.ptp(browser.execute_script(curves, "first"), axis=0).max() > 30
+    assert np.ptp(each(browser, "#noise-second .line", heights), axis=0).max() < 0.3
+    assert np.ptp(each(browser, "#noise-first .line", heights), axis=0).max() > 30
 
 
 def test_the_address_holds_what_is_shown(opened, file):
@@ -266,8 +261,7 @@ def test_the_address_holds_what_is_shown(opened, file):
     browser.execute_script("location.hash = '#loss=alpha-mae:kappa=5&with=none'")  # a link inside the page
     until(lambda: text(browser, "#first .formula").startswith("(1 - alpha)"))
     assert [row[0] for row in rows(browser)] == ["alpha-mae"]
-    outputs = browser.execute_script("return [...document.querySelectorAll('#first output')].map(o => o.textContent)")
-    assert outputs == ["not used", "5"]
+    assert each(browser, "#first output", "e.textContent") == ["not used", "5"]
     assert browser.execute_script("return document.querySelector('#noise-second').closest('figure').hidden")
 
 
@@ -324,19 +318,12 @@ def test_every_control_is_reached_by_tab_and_has_a_name(opened):
 @pytest.mark.parametrize("width", [390, 320])
 def test_a_phone_needs_no_scrolling_sideways(opened, width):
     browser = opened("#loss=nce+agce&with=alpha-mae&noise=40", width)
-    wide, shown = browser.execute_script(
-        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-    )
+    ((wide, shown),) = each(browser, "html", "[e.scrollWidth, e.clientWidth]")
     assert wide <= shown == width
-    letters = browser.execute_script(
-        "return [...document.querySelectorAll('.chart text')].map(t => t.getBoundingClientRect().height)"
-    )
+    letters = each(browser, ".chart text", "e.getBoundingClientRect().height")
     assert len(letters) > 50
     assert min(letters) >= 9
-    charts = browser.execute_script(
-        "return [...document.querySelectorAll('.chart, .map')].map(c => c.getBoundingClientRect().width)"
-    )
-    assert min(charts) > 0.8 * width
+    assert min(each(browser, ".chart, .map", "e.getBoundingClientRect().width")) > 0.8 * width
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
