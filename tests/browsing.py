@@ -27,10 +27,10 @@ def choose_scheme(browser: Any, scheme: str) -> None:
 
 
 def fetched(browser: Any) -> set[str]:
-    """The addresses that a page has asked for, but for what it brings along."""
+    """The addresses that a page has asked for, but for what it brings along, and the browser's own first page."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
-    return {url for url in asked if not url.startswith(("data:", "about:"))}
+    return {url for url in asked if not url.startswith(("data:", "about:", "chrome:"))}
 
 
 def luminance(colour: str) -> float:

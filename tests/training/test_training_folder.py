@@ -31,10 +31,6 @@ def state(epoch):
     return {"epoch": epoch, "model": {"w": torch.full((50,), float(epoch))}}
 
 
-def truncate(path, size=None):
-    os.truncate(path, path.stat().st_size // 2 if size is None else size)
-
-
 @in_turn("name", ["fsync", "replace"])
 def test_write_whole_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, name):
     full = OSError(28, "No space left on device")
@@ -46,11 +42,9 @@ def test_write_whole_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, m
             raise error
 
         monkeypatch.setattr(os, name, fails)
-        with pytest.raises(said) as raised:
+        parts = (tmp_path / "file", "cannot be written", "No space left on device", "is kept")
+        with refused(said, *parts) if said is DiskFull else pytest.raises(said):
             write_whole(tmp_path / "file", b"new")
-        if said is DiskFull:
-            for part in (str(tmp_path / "file"), "cannot be written", "No space left on device", "is kept"):
-                assert part in str(raised.value)
         assert (tmp_path / "file").read_bytes() == b"old"
         assert os.listdir(tmp_path) == ["file"]
 
@@ -60,8 +54,8 @@ def test_the_last_whole_checkpoint_is_loaded_with_a_warning_if_it_is_the_one_bef
     for epoch in (1, 2):
         save_checkpoint(folder, state(epoch))
         assert load_checkpoint(folder)["epoch"] == epoch
-    for size in (None, 100, 10, 0):
-        truncate(folder.path / "checkpoint.pt", size)
+    for size in (500, 100, 10, 0):
+        os.truncate(folder.path / "checkpoint.pt", size)
         with pytest.warns(UserWarning, match=r"checkpoint.pt is not a complete checkpoint.*going back") as warned:
             found = load_checkpoint(folder)
         assert found["epoch"] == 1
@@ -82,7 +76,7 @@ def test_the_last_whole_checkpoint_is_loaded_with_a_warning_if_it_is_the_one_bef
     save_checkpoint(folder, whole)
     assert load_state(folder.path / "checkpoint.pt", TO_GO_ON)["best"] == whole["best"]
     for name in ("checkpoint.pt", "checkpoint-previous.pt"):
-        truncate(folder.path / name)
+        os.truncate(folder.path / name, 500)
     left = ("No good checkpoint is left", f"remove {folder.path} to train from the")
     with refused(ValueError, "checkpoint.pt is not", "checkpoint-previous.pt is not", *left):
         load_checkpoint(folder)
@@ -211,8 +205,7 @@ def test_the_one_whose_lock_was_removed_writes_nothing_more(folder):
 
 
 def test_metrics_are_on_the_disk_before_their_checkpoint(folder, monkeypatch):
-    seen, fsync, replace = [], os.fsync, os.replace
-    names = {}
+    seen, names, fsync, replace = [], {}, os.fsync, os.replace
 
     def synced(number):
         names.update((path.stat().st_ino, path.name) for path in [folder.path, *folder.path.iterdir()])

@@ -1,7 +1,8 @@
-"""Real runs on digits: what they write, and that each setting does what it says."""
+"""Real runs on digits: what they write, that each setting does what it says, and the margins of their labels."""
 
 import json
 import math
+import multiprocessing
 import os
 import random
 import shutil
@@ -9,12 +10,17 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from in_turn import in_turn
+from refusals import refused
 from training_helpers import assert_same, exit_code, metrics, run, same_weights, small, weights
 
 import symloss
+from symloss.data.batches import Batches
 from symloss.noise import load_corruption
-from symloss.training import Settings
+from symloss.training import Settings, train
+from symloss.training.margins import margins, read_margins
 from symloss.training.models import create_model
+from symloss.training.run import flushed_denormals
 from symloss.training.task import build_model, prepare
 
 SHARES = ("train_accuracy", "clean_accuracy", "memorised", "validation_accuracy", "test_accuracy")
@@ -213,3 +219,95 @@ def test_mae_learns_what_cross_entropy_does_not(tmp_path):
     assert robust["test_accuracy"] > fooled["test_accuracy"] + 0.1
     assert robust["memorised"] < 0.1
     assert fooled["memorised"] > 0.8
+
+
+def product():
+    return float(torch.tensor(1e-39) * 1.0)
+
+
+@in_turn("before", [False, True])
+def test_they_are_zero_inside_and_as_before_outside(before):
+    if not torch.set_flush_denormal(before):
+        pytest.skip("this processor cannot flush denormal numbers")
+    try:
+        with flushed_denormals():
+            assert product() == 0
+        assert (product() == 0) is before
+        with pytest.raises(KeyError), flushed_denormals():
+            raise KeyError
+        assert (product() == 0) is before
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _in_two_threads(folder, answer):
+    """How many products are denormal numbers, after each epoch."""
+    torch.set_num_threads(2)
+    left = []
+
+    def look(_):
+        left.append(int((torch.full((400_000,), 1e-39) * 1.0).view(torch.int32).count_nonzero()))
+
+    train(small(epochs=2), folder, on_epoch=look)
+    answer.send(left)
+
+
+def test_training_has_none_of_them_in_any_thread_of_a_new_process(tmp_path):
+    ours, theirs = multiprocessing.Pipe()
+    assert exit_code(_in_two_threads, tmp_path / "run", theirs) == 0
+    assert ours.recv() == [0, 0]
+
+
+def by_hand(scores, labels):
+    """In plain Python: of each row the margin, and the margin of the row divided by its norm."""
+    rows = []
+    for row, label in zip(scores.tolist(), labels.tolist(), strict=True):
+        margin = row[label] - max(value for k, value in enumerate(row) if k != label)
+        norm = sum(value * value for value in row) ** 0.5
+        rows.append((margin, margin / norm if norm else 0.0))
+    return np.array(rows).T
+
+
+def test_margins_are_as_by_hand():
+    random = torch.Generator().manual_seed(0)
+    scores, labels = torch.randn(30, 4, generator=random), torch.randint(4, (30,), generator=random)
+    scores[3] = 0.0
+    scores[4, labels[4]] = scores[4].max()  # a tie, or the largest
+    for given in (scores, scores.bfloat16()):  # half precision is widened first
+        found = margins(given, labels)
+        assert found.dtype == torch.float32
+        np.testing.assert_allclose(found.numpy(), by_hand(given.float(), labels), rtol=1e-6, atol=1e-7)
+
+
+def linear(input_shape, num_classes):
+    """Its scores do not depend on the batch."""
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(torch.Size(input_shape).numel(), num_classes))
+
+
+def test_a_run_keeps_the_margins_of_the_raw_scores_of_its_batches(tmp_path):
+    """With a step that changes nothing the scores stay those of the start; the loss would divide them by their norm."""
+    settings = small("alpha-mae", model="test_training_runs:linear", lr=1e-30, epochs=2)
+    run(settings, tmp_path)
+    data = prepare(settings)
+    model = build_model(settings, data.data.input_shape, 10)
+    kept = read_margins(tmp_path)
+    assert kept.positions.tolist() == data.train.positions.tolist()
+    assert kept.epochs == 2
+    plain = Batches(data.train, batch=64, scaling=data.data.scaling, shuffle=False, seed=0, device="cpu")
+    scores = torch.cat([model(batch.inputs) for batch in plain.epoch(0)]).detach()
+    expected = by_hand(scores, data.train.labels)
+    np.testing.assert_allclose([kept.margin, kept.unit_margin], expected, rtol=1e-4, atol=1e-5)
+    assert not np.allclose(kept.margin, kept.unit_margin)
+
+
+@in_turn(
+    "changed, message",
+    [({"margin": np.zeros(3, np.float32)}, "(3,)"), ({"epochs": np.zeros(1, np.int64)}, "(1,)"),
+     ({"positions": np.zeros(2)}, "float64"), ({"unit_margin": None}, "damaged")],
+)  # fmt: skip
+def test_a_file_that_holds_something_else_is_refused(tmp_path, changed, message):
+    good = {"positions": np.arange(2), "margin": np.zeros(2, np.float32), "unit_margin": np.zeros(2, np.float32)}
+    arrays = good | {"epochs": np.array(3)} | changed
+    np.savez(tmp_path / "margins.npz", **{name: value for name, value in arrays.items() if value is not None})
+    with refused(ValueError, "margins.npz", "must hold", message):
+        read_margins(tmp_path)

@@ -103,7 +103,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+    return [row | {"seconds": None} for row in rows]
 
 
 def assert_same(folder: Path, whole: Path) -> None:
@@ -111,11 +111,8 @@ def assert_same(folder: Path, whole: Path) -> None:
     assert same_weights(folder, whole)
     assert without_time(metrics(folder)) == without_time(metrics(whole))
     assert (folder / "margins.npz").read_bytes() == (whole / "margins.npz").read_bytes()
-    assert _visible(folder) == _visible(whole)
-
-
-def _visible(folder: Path) -> list[str]:
-    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    first, second = ({name for name in os.listdir(each) if not name.startswith(".")} for each in (folder, whole))
+    assert first == second
 
 
 def start(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
@@ -198,8 +195,7 @@ def _command(
 
 def one_sentence(done: Done, *ingredients: object, started: bool = False) -> None:
     """Exit code 2, and one line that says what is wrong: after the one that says what is trained, if it was started."""
-    assert done.code == 2, done
-    assert done.stdout == ""
+    assert (done.code, done.stdout) == (2, ""), done
     lines = done.stderr.splitlines()
     assert len(lines) == 1 + started, done.stderr
     assert lines[-1].startswith("symloss: ")

@@ -1,4 +1,4 @@
-"""Flags, suggestions and measures of an audit, against plain Python."""
+"""Audits: flags, suggestions and measures against plain Python, counts against SciPy, fits against what they say."""
 
 import sys
 
@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from in_turn import in_turn
 from refusals import refused
+from scipy.stats import binomtest
+from sklearn.datasets import load_wine
+from sklearn.exceptions import NotFittedError
 
-from symloss.checks import brief
+from symloss import RobustClassifier, checks
 from symloss.extras import MissingExtraError
-from symloss.fit import audit_labels
+from symloss.fit import audit_fit, audit_labels, count_wrong
 
 SIZE, CLASSES = 60, 4
 
@@ -37,10 +40,7 @@ def test_the_lowest_scores_are_flagged_and_the_most_probable_other_class_is_sugg
     assert (found.n_wrong, found.n_wrong_interval, len(found)) == (7, (5, 9), SIZE)
     assert found.class_names == ("0", "1", "2", "3")
     assert found.positions.tolist() == list(range(SIZE))
-
-
-def test_flags_of_somebody_else_stand_as_they_are(drawn):
-    given, scores, probabilities, _ = drawn
+    # Flags of somebody else stand as they are.
     flags = np.arange(SIZE) % 7 == 0
     found = audit_labels(given, scores, probabilities, flagged=flags)
     assert np.array_equal(found.flagged, flags)
@@ -125,14 +125,13 @@ def test_the_text_of_an_audit_is_a_summary(drawn):
     scores = scores.copy()
     scores[scores.argmin()] = -9.0
     names = ("cat", "dog", "a\nb", "x" * 1000)
-    found = audit_labels(
-        given, scores, probabilities, n_wrong=7, interval=(5, 9), class_names=names, positions=np.arange(SIZE) + 1000
-    )
+    options = {"n_wrong": 7, "interval": (5, 9), "class_names": names, "positions": np.arange(SIZE) + 1000}
+    found = audit_labels(given, scores, probabilities, **options)
     lines = repr(found).splitlines()
     assert lines[0] == "Audit of 60 labels: 7 look wrong (interval 5 to 9)"
     worst = found.order[0]
     old, new = names[given[worst]], names[found.suggested[worst]]
-    assert lines[1] == f"  row {1000 + worst}: {brief(old)} -> {brief(new)}, score -9"
+    assert lines[1] == f"  row {1000 + worst}: {checks.brief(old)} -> {checks.brief(new)}, score -9"
     assert lines[-1] == "  and 2 more"
     assert len(lines) == 7
     assert max(map(len, lines)) < 300
@@ -157,3 +156,99 @@ def test_the_frame_has_every_label_with_the_most_suspicious_first(drawn, monkeyp
     monkeypatch.setitem(sys.modules, "pandas", None)
     with refused(MissingExtraError, "to_frame needs pandas, which is not installed: pip install 'symloss[fit]'"):
         found.to_frame()
+
+
+MARGINS = np.r_[np.full(30, -1.0), np.full(70, 2.0)]
+
+
+def held_out(size, other, classes=4):
+    """Labels, and probabilities that put another class first for so many of them."""
+    labels = np.arange(size) % classes
+    probabilities = np.full((size, classes), 0.1)
+    probabilities[np.arange(size), (labels + (np.arange(size) < other)) % classes] = 0.7
+    return labels, probabilities
+
+
+def wilson(hits, size, level=0.95):
+    interval = binomtest(hits, size).proportion_ci(level, method="wilson")
+    return interval.low, interval.high
+
+
+@in_turn(
+    "held, level, expected, method",
+    [
+        (None, 0.5, 30, "negative margins"),
+        (None, 0.95, 30, "negative margins"),
+        (18, 0.95, 30, "negative margins"),  # held-out labels agree
+        (40, 0.95, 80, "held-out labels"),  # the network has learnt wrong labels by heart
+        (2, 0.95, 4, "held-out labels"),  # it has hardly learnt
+    ],
+)
+def test_negative_margins_count_unless_held_out_labels_contradict_them(held, level, expected, method):
+    found = count_wrong(MARGINS, *(() if held is None else held_out(50, held)), level=level)
+    assert (found.n_wrong, found.method) == (expected, method)
+    low, high = wilson(30, 100, level) if held is None else wilson(held, 50)
+    assert (low < 0.3 < high) == (method == "negative margins")
+    assert found.interval == (np.floor(100 * low), np.ceil(100 * high))
+
+
+@in_turn("hits", [0, 7])
+def test_the_ends_stay_within_the_labels(hits):
+    found = count_wrong(np.where(np.arange(7) < hits, -1.0, 1.0))
+    assert found.n_wrong == hits
+    assert 0 <= found.interval[0] <= hits <= found.interval[1] <= 7
+
+
+def test_what_is_no_margin_is_refused():
+    for margins in ([], [[1.0]], [np.nan]):
+        with refused(ValueError, "margins must be finite numbers of shape (N,)"):
+            count_wrong(margins)
+    with refused(ValueError, "level must be a number in (0, 1); got 1"):
+        count_wrong(MARGINS, level=1)
+    labels, probabilities = held_out(5, 1)
+    with refused(ValueError, "held_out_probabilities must have shape (M, C)", "(5, 4) and (4,)"):
+        count_wrong(MARGINS, labels[1:], probabilities)
+
+
+NAMES = np.array(["white", "red", "rosé"])  # not in the order of the alphabet
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Wine with every fourth label wrong; labels, truth, and a model that saw the labels."""
+    features, numbers = load_wine(return_X_y=True)
+    noisy = numbers.copy()
+    noisy[::4] = (noisy[::4] + 1) % 3
+    model = RobustClassifier(learners=["closed-form", "logistic"], budget=1).fit(features, NAMES[noisy])
+    return model, NAMES[noisy], NAMES[numbers]
+
+
+def test_it_says_what_the_model_says(fitted):
+    model, noisy, truth = fitted
+    audit = audit_fit(model, truth=truth)
+    names = np.array(audit.class_names)
+    assert audit.class_names == ("red", "rosé", "white")
+    assert np.array_equal(names[audit.given], noisy)
+    assert np.array_equal(model.given_labels_, noisy)
+    assert np.array_equal(audit.label_scores, model.label_scores_)
+    assert audit.n_wrong == audit.flagged.sum() == model.n_wrong_
+    assert audit.really_wrong == (noisy != truth).sum()
+    low, high = (share * len(noisy) for share in model.noise_rate_interval_)
+    assert audit.n_wrong_interval == (round(low), round(high))
+    sure = audit.flagged & (model.suggested_labels_ != noisy)
+    assert sure.sum() > 20
+    assert np.array_equal(names[audit.suggested][sure], model.suggested_labels_[sure])
+    # The posterior knows the label: it would tell cleanlab that a label is right because it was given.
+    assert np.allclose(audit.pred_probs, model.oof_probabilities_)
+    assert not np.allclose(audit.pred_probs, model.posterior_, atol=0.05)
+    places = np.arange(len(noisy)) + 7
+    audit = audit_fit(model, class_names=["r", "o", "w"], positions=places)
+    assert audit.class_names == ("r", "o", "w")
+    assert np.array_equal(audit.positions, places)
+
+
+def test_other_truths_and_models_without_a_fit_are_refused(fitted):
+    with refused(ValueError, "truth must hold classes of the model; got 'green'"):
+        audit_fit(fitted[0], truth=["green"] * len(fitted[1]))
+    with pytest.raises(NotFittedError):
+        audit_fit(RobustClassifier())
