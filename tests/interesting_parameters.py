@@ -14,7 +14,7 @@ from symloss.losses.catalogue import RECORDS
 from symloss.losses.record import Parameter
 
 FAR = 5.0
-"""Stands for an end beyond it. ``test_parameter_ranges.py`` goes to the ends themselves."""
+"""Stands for an end beyond it. ``losses/test_reference.py`` goes to the ends themselves."""
 
 
 def beside(end: float) -> float:
