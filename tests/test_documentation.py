@@ -63,23 +63,18 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def published(tmp_path):
-    """Small files in the layouts of the published data sets."""
-    data = tmp_path / "data"
+    """Small files in the layouts of MNIST, CIFAR-10 and its human labels."""
+    data, clean = tmp_path / "data", []
     write_idx(data / "mnist", sizes=(200, 50))
-    write_cifar10(data)
-    return data
-
-
-def write_cifar10(root: Path) -> None:
-    batches = root / "cifar-10-batches-py"
-    batches.mkdir(parents=True)
-    clean: list[int] = []
-    for number, name in enumerate([*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]):
+    batches = data / "cifar-10-batches-py"
+    batches.mkdir()
+    for number, name in enumerate(["test_batch", *(f"data_batch_{k}" for k in range(1, 6))]):
         labels = random_bytes(SIZE, seed=number, high=10).tolist()
         (batches / name).write_bytes(python3_pickle("labels", labels, random_bytes(SIZE, 3072, seed=number)))
-        clean += labels if name != "test_batch" else []
-    labels = np.array(clean)
-    torch.save({"clean_label": labels, "worse_label": (labels + 1) % 10}, root / "CIFAR-10_human.pt")
+        clean += labels
+    people = np.array(clean[SIZE:])
+    torch.save({"clean_label": people, "worse_label": (people + 1) % 10}, data / "CIFAR-10_human.pt")
+    return data
 
 
 @pytest.mark.slow

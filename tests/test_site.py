@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+import browsing
 import numpy as np
 import pytest
 from PIL import Image
@@ -181,9 +182,7 @@ def test_the_paper_of_charts_is_as_dark_as_the_page(browser, tmp_path, theme, sy
         f'<!doctype html><link rel="stylesheet" href="{style}"><body data-theme="{theme}">'
         '<article><p><img src="chart.svg"></p></article>'
     )
-    media = {"features": [{"name": "prefers-color-scheme", "value": system}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    browser.get(page.as_uri())
+    browsing.show(browser, page.as_uri(), scheme=system)
     picture = Image.open(io.BytesIO(browser.find_element("css selector", "img").screenshot_as_png)).convert("L")
     middle = np.asarray(picture)[10:30, 10:30]
     assert middle.max() < 30 if dark else middle.min() > 225

@@ -89,13 +89,14 @@ def test_a_gpu_is_asked_in_the_right_order(monkeypatch):
 
 
 def test_the_script_shows_what_was_measured(monkeypatch, capsys):
-    row = {"n": 6, "c": 5, "dtype": "float32", "seconds": {"base": 0.002}, "ratios": {"base": 1.0}}
-    row |= {"extra_bytes": {"base": 3_000_000}, "left_out": ["Liger is left out: it is not installed"]}
-    other = row | {"seconds": {"base": 0.002, "b": 0.003}, "ratios": {"base": 1.0, "b": 1.5}, "left_out": []}
-    other["extra_bytes"] = {"base": 0, "b": 0}
+    def row(extra_bytes, left_out, **ratios):
+        seconds = {name: 0.002 * ratio for name, ratio in ratios.items()}
+        found = {"n": 6, "c": 5, "dtype": "float32", "seconds": seconds, "ratios": ratios, "left_out": left_out}
+        return found | {"extra_bytes": dict.fromkeys(ratios, extra_bytes)}
+
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a played GPU")
-    rows = iter([row, other])
+    rows = iter([row(3_000_000, ["Liger is left out: it is not installed"], base=1.0), row(0, [], base=1.0, b=1.5)])
     monkeypatch.setattr(gpu_speed, "measure_on", lambda device, size, repeats, gauge, compiler: next(rows))
     monkeypatch.setattr(sys, "argv", ["gpu_speed.py", "--heads"])
     gpu_speed.main()
