@@ -263,6 +263,12 @@ def test_corruption_with_a_batch_and_outputs_of_several_numbers():
             off = (together(z, y)[:, k] - alone(z[:, k], y[:, k])).abs()
             assert bool((off <= 1e-12 + together.error(z)[:, k] + alone.error(z[:, k])).all())
             assert float(off.max()) < 1e-3
+    share, loc = double([[0.6, 0.4], [0.3, 0.7]], [[-1.0, 2.0], [0.5, 3.0]])
+    mixture = D.MixtureSameFamily(D.Categorical(share), D.Normal(loc, torch.ones_like(loc)))
+    for loss in (nn.HuberLoss(), lambda z, y: (z - y).square().log1p()):
+        parts = [symmetrize_regression(loss, D.Normal(loc[:, k], 1.0)).expected(z) for k in range(2)]
+        expected = share[:, 0] * parts[0] + share[:, 1] * parts[1]
+        assert_close(symmetrize_regression(loss, mixture).expected(z), expected, 1e-9)
 
 
 def test_reductions_precision_copies_and_pickles():
@@ -299,7 +305,8 @@ LINE, TARGETS = torch.linspace(-4, 4, 9, dtype=torch.float64), Y.clamp(-7, 7)
 
 def test_values_and_reductions():
     loss = UnhingedRegressionLoss(2.0, 1.0, reduction="none")
-    expected = -(TARGETS - 1).clamp(-2, 2) * (LINE - 1)
+    pairs = zip(LINE.tolist(), TARGETS.tolist(), strict=True)
+    expected = torch.tensor([-max(-2, min(2, y - 1)) * (z - 1) for z, y in pairs], dtype=torch.float64)
     assert_close(loss(LINE, TARGETS), expected)
     assert_close(UnhingedRegressionLoss(2.0, 1.0)(LINE, TARGETS), expected.mean())
     assert_close(UnhingedRegressionLoss(2.0, 1.0, reduction="sum")(LINE, TARGETS), expected.sum())
