@@ -119,9 +119,8 @@ def test_every_figure_that_a_page_shows_is_there():
 
 
 @pytest.mark.slow
-def test_one_command_makes_the_figures_that_pages_show(tmp_path):
-    command = [sys.executable, ROOT / "docs" / "figures" / "make.py", tmp_path]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_one_command_makes_the_figures_that_pages_show(warm_python, tmp_path):
+    ran = warm_python.run([ROOT / "docs" / "figures" / "make.py", tmp_path])
     assert ran.returncode == 0, ran.stderr
     made = {figure.name for figure in tmp_path.iterdir()}
     shown = {name for page in PAGES for name in re.findall(r"images/([^)]+)\)", page.read_text())}
