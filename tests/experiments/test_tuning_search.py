@@ -1,6 +1,8 @@
 """Searches with a trainer that trains nothing."""
 
+import contextlib
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import optuna
@@ -334,14 +336,14 @@ def test_a_trial_is_one_process_s_until_it_lets_go(claims_of):
         with one.next() as first:
             assert {first.number, second.number} == {0, 1}
             assert two.next() is None
-            assert len(two.unfinished()) == 2
+            assert not two.are_finished()
         with two.next() as again:
             assert again.number == first.number
-            stale = one.unfinished()
+            stale = one.trials()
             two.study.tell(again.number, 0.5)
         two.study.tell(second.number, 0.5)
-    assert (one.next(), one.unfinished()) == (None, [])
-    one.unfinished = lambda: stale
+    assert (one.next(), one.are_finished()) == (None, True)
+    one.trials = lambda: stale
     assert one.next() is None, "both ended as their locks were tried"
 
 
@@ -371,16 +373,38 @@ def test_a_process_that_is_killed_as_it_begins_leaves_a_trial_of_no_place(claims
         assert trial.number == 0
 
 
-def test_places_that_begin_at_once_share_the_trials_and_leave_what_is_too_many(claims_of):
-    """Each counts the trials before the other has queued its own; the storage gives a waiting one to one of them."""
+def test_a_trial_that_is_one_too_many_waits_for_a_longer_search(claims_of):
+    """Two places ask at the same moment for the last trial."""
     here, there = claims_of("a"), claims_of("b")
-    waiting = there.unfinished()
-    here.study.enqueue_trial({})
     with here.next() as first:
-        there.unfinished = lambda: waiting
-        assert (first.number, here.next(), there.next()) == (0, None, None)
-    assert [trial.state.name for trial in here.study.trials] == ["RUNNING", "WAITING"]
-    assert len(claims_of(wanted=2).unfinished()) == 2, "a search of more trials takes it"
+        there.trials = list
+        assert (first.number, there.next()) == (0, None)
+        here.study.tell(0, 0.5)
+    assert [trial.state.name for trial in here.study.trials] == ["COMPLETE", "WAITING"]
+    assert here.are_finished()
+    with claims_of(wanted=2).next() as more:
+        assert more.number == 1
+
+
+def test_places_that_share_a_database_take_no_trial_twice(tmp_path):
+    """Each has its own locks and its own connection."""
+    storages = [open_storage(sqlite_url(tmp_path / "x.db")) for _ in range(3)]
+    optuna.create_study(storage=storages[0], study_name="shared")
+    taken = []
+
+    def take(number):
+        study = optuna.load_study(study_name="shared", storage=storages[number])
+        claims = Claims(study, storages[number], LockFolder(tmp_path / str(number)), 9)
+        while not claims.are_finished():
+            claim = claims.next()
+            with claim or contextlib.nullcontext() as trial:
+                if trial is not None:
+                    taken.append(trial.number)
+                    study.tell(trial.number, 0.5)
+
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(take, range(3)))
+    assert sorted(taken) == list(range(9))
 
 
 def test_a_heart_beats_while_a_trial_is_worked_at(claims_of, monkeypatch):

@@ -1,10 +1,9 @@
 """Storages of studies, and which process works on which trial.
 
 A storage is a SQLite file, a database server, Redis, or a journal on a shared disk. Processes can share a study, and
-any of them can be killed. All trials of a study wait in Optuna's queue from the start; the storage gives each to one
-process. A trial belongs to the process that holds its lock file. The lock ends with the process. The next process that
-gets the lock of an unfinished trial continues that trial. No trial is queued a second time, so a study has as many
-trials as were asked for, and no two for one point.
+any of them can be killed. A trial belongs to the process that holds its lock file. The lock ends with the process.
+The next process that gets the lock of an unfinished trial continues that trial. No trial is queued a second time, so a
+study has as many trials as were asked for, and no two for one point.
 
 Processes with another folder of runs, on another machine, see no locks. For them a trial has a heartbeat in the
 storage. An idle process that sees no heartbeat for ``GRACE`` seconds takes the trial over. If the first process wakes
@@ -136,31 +135,44 @@ class LockFolder:
 
 
 class Claims:
-    """Hands out the trials of one study, those with a number below ``wanted``."""
+    """Hands out the trials of one study, those with a number below ``wanted``: first what a dead process left."""
 
     def __init__(self, study: Study, storage: BaseStorage, locks: LockFolder, wanted: int):
         self.study, self.storage, self.locks, self.wanted = study, storage, locks, wanted
         self._watched: dict[int, tuple[object, float]] = {}
-        with locks.turn():
-            for _ in range(wanted - len(study.get_trials(deepcopy=False))):
-                study.enqueue_trial({})
 
-    def unfinished(self) -> list[FrozenTrial]:
-        """Return the trials that wait, or that a process works on."""
-        states = TrialState.WAITING, TrialState.RUNNING
-        return [each for each in self.study.get_trials(deepcopy=False, states=states) if each.number < self.wanted]
+    def trials(self) -> list[FrozenTrial]:
+        """Return the trials so far, without any that is one too many."""
+        return [each for each in self.study.get_trials(deepcopy=False) if each.number < self.wanted]
+
+    def are_finished(self) -> bool:
+        """Return whether all trials are finished, by this process or another."""
+        return sum(each.state.is_finished() for each in self.trials()) == self.wanted
 
     def next(self) -> contextlib.AbstractContextManager[FrozenTrial] | None:
         """Return a trial to work on, as a context that writes heartbeats; None if there is none now."""
         with self.locks.turn():
-            for trial in self.unfinished():
-                lock = self.locks.lock(self.study.study_name, trial.number)
-                if lock is not None and self._take(trial):
-                    self._beat(trial)
-                    return self._at_work(trial, lock)
-                if lock is not None:
+            trials = self.trials()
+            for trial in trials:
+                if not trial.state.is_finished() and (lock := self._lock(trial)) is not None:
+                    if self._take(trial):
+                        return self._begin(trial, lock)
                     lock.release()
+            if len(trials) == self.wanted:
+                return None
+            trial = self.storage.get_trial(self.study.ask()._trial_id)
+            if trial.number < self.wanted and (lock := self._lock(trial)) is not None:
+                return self._begin(trial, lock)
+            # A process with another lock folder asked at the same moment, or one still works on a deleted study.
+            self.storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
         return None
+
+    def _lock(self, trial: FrozenTrial) -> BaseFileLock | None:
+        return self.locks.lock(self.study.study_name, trial.number)
+
+    def _begin(self, trial: FrozenTrial, lock: BaseFileLock) -> contextlib.AbstractContextManager[FrozenTrial]:
+        self._beat(trial)
+        return self._at_work(trial, lock)
 
     def _take(self, trial: FrozenTrial) -> bool:
         """Take a trial whose lock this process holds, unless a process elsewhere works on it or it has ended."""

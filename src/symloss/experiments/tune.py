@@ -97,7 +97,7 @@ class _TrialLoop:
         """Train until every trial of every search is finished, by this process or another."""
         open_searches = [search for search in searches if search is not None]
         waiting = False
-        while any(search.claims.unfinished() for search in open_searches):
+        while not all(search.claims.are_finished() for search in open_searches):
             claimed = next(((each, claim) for each in open_searches if (claim := each.claims.next())), None)
             if claimed is not None:
                 search, claim = claimed
