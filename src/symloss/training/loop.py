@@ -153,7 +153,8 @@ class Trainer:
 
     def _step(self, inputs: Tensor, labels: Tensor, total: int, when: str) -> tuple[Tensor, Tensor]:
         self.stepper.zero_grad(set_to_none=True)
-        scores = self._scores(inputs)
+        # Batch normalisation has no statistics of a lone example: it goes by those of the batches before.
+        scores = self._forward(inputs, training=len(inputs) > 1)
         # Each process has its share of the batch, and the gradients of all are averaged.
         share = len(labels) * self.fabric.world_size / total
         loss = self._loss(scores, labels, when) if len(labels) else scores.sum()
@@ -178,16 +179,9 @@ class Trainer:
             raise self._diverged(f"the scores became infinite ({error})", when) from None
         return loss
 
-    def _scores(self, inputs: Tensor) -> Tensor:
-        if len(inputs) > 1:
-            return self._forward(inputs)
-        # Batch normalisation has no statistics of a lone example: it goes by those of the batches before.
-        self.forward.eval()
-        scores = self._forward(inputs)
-        self.forward.train()
-        return scores
-
-    def _forward(self, inputs: Tensor) -> Tensor:
+    def _forward(self, inputs: Tensor, training: bool) -> Tensor:
+        if self.forward.training != training:
+            self.forward.train(training)
         with model_errors(self.settings.model):
             scores: Tensor = self.forward(inputs)
         return scores
@@ -200,11 +194,10 @@ class Trainer:
 
     def evaluate(self, examples: Examples) -> float:
         """Return the share of examples whose label has the largest score."""
-        self.forward.eval()
         labels, sums = examples.labels.to(self.fabric.device), torch.zeros(5, device=self.fabric.device)
         with torch.inference_mode():
             for batch in self._batches(examples, EVALUATION_BATCH, training=False).epoch(0):
-                sums += counts(self._forward(batch.inputs), labels[batch.index])
+                sums += counts(self._forward(batch.inputs, training=False), labels[batch.index])
         count, hits, *_ = self._summed(sums).tolist()
         return float(hits / count)
 

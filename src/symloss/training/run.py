@@ -75,21 +75,13 @@ def train(
         return done
     work = _Work(settings, run, root, skip_bad, workers, None if several else data, on_epoch, on_step, on_start)
     # Where the same command was started many times, on each node or by torchrun, the first stands for all.
-    with _alone(run) if first else contextlib.nullcontext():
-        fabric = _fabric(settings, accelerator, devices, nodes)
-        return _launched(fabric, work) if several else work(fabric)
-
-
-@contextlib.contextmanager
-def _alone(run: RunFolder) -> Iterator[None]:
-    """Hold the run for this process, and remove it if it fails before its first epoch is over."""
-    with run.alone():
+    with run.alone() if first else contextlib.nullcontext():
         try:
-            yield
-        except (Busy, Diverged):
-            raise
-        except Exception:
-            run.forget()
+            fabric = _fabric(settings, accelerator, devices, nodes)
+            return _launched(fabric, work) if several else work(fabric)
+        except Exception as error:
+            if first and not isinstance(error, Busy | Diverged):
+                run.forget()  # nothing is left of a run that fails before its first epoch is over
             raise
 
 
