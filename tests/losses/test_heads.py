@@ -204,6 +204,18 @@ def test_edges(name):
 
 
 @pytest.mark.slow
+def test_heads_compile_to_one_graph():
+    parts, target = head_of()
+
+    def step(*parts):
+        return heads.linear_loss(UNHINGED, *parts, target, normalize="l2")
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    ours, theirs = (torch.autograd.grad(way(*parts), parts) for way in (compiled, step))
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch looks at it between two graphs
 @pytest.mark.parametrize(
     ("spec", "options", "breaks"),
