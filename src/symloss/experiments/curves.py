@@ -37,7 +37,8 @@ class RowSettings(NamedTuple):
     def rest(self, *varied: str) -> str:
         """Return all settings but the varied ones, as a text."""
         numbers = (self.parameters | self.others).items()
-        return ", ".join((*(f"{name} {value:g}" for name, value in numbers if name not in varied), *self.fixed))
+        # With all digits that count: rows stand together if these texts are the same.
+        return ", ".join((*(f"{name} {value:.12g}" for name, value in numbers if name not in varied), *self.fixed))
 
 
 @dataclass(frozen=True)
