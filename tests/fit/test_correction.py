@@ -7,18 +7,9 @@ import pytest
 from noisy_cells import open_cell
 from scipy.stats import spearmanr
 
+from symloss.fit import correction
 from symloss.fit.choice import Judged, judged
-from symloss.fit.correction import (
-    BOLD,
-    OPEN,
-    REPORTED,
-    audit_margins,
-    explain,
-    first_round,
-    label_scores,
-    last_round,
-    predictions_without,
-)
+from symloss.fit.correction import explain, first_round, label_scores, last_round, predictions_without
 from symloss.fit.held_out import Trainer
 from symloss.fit.learners import Candidate, Shape
 from symloss.fit.search import within_budget
@@ -52,7 +43,7 @@ def test_symmetric_noise_is_not_corrected_boldly():
     first, last = rounds(cell.features, cell.noisy)
     once, same = rounds(cell.features, cell.noisy, count=1)
     assert same is once, "one round corrects nothing"
-    assert last.explanation.separation < BOLD
+    assert last.explanation.separation < correction.BOLD
     assert (last.labels == cell.clean).mean() > 0.9
     assert accuracy(last, cell.clean) > accuracy(first, cell.clean)
 
@@ -60,12 +51,12 @@ def test_symmetric_noise_is_not_corrected_boldly():
 def test_noise_that_depends_on_the_features_is_corrected_boldly():
     cell = open_cell("digits", "instance:0.4", seed=5)
     first, last = rounds(cell.features, cell.noisy)
-    assert last.explanation.separation == BOLD
+    assert last.explanation.separation == correction.BOLD
     assert first.explanation.calibration.noise_rate < 0.2
     assert last.explanation.calibration.noise_rate == pytest.approx(0.4, abs=0.03)
     assert (last.labels == cell.clean).mean() > 0.9
     _, timid = rounds(cell.features, cell.noisy, count=2)
-    assert timid.explanation.separation < BOLD
+    assert timid.explanation.separation < correction.BOLD
 
 
 def hardly_separable(rows=1500, classes=10):
@@ -81,7 +72,7 @@ def test_classes_that_overlap_are_left_as_they_are():
     first, last = rounds(features, noisy)
     np.testing.assert_array_equal(last.labels, noisy)
     assert last.leaders is first.leaders
-    assert last.explanation.separation == REPORTED
+    assert last.explanation.separation == correction.REPORTED
 
 
 def test_a_correction_is_checked_by_rows_that_it_has_not_seen():
@@ -123,14 +114,14 @@ def test_margins_rank_labels_where_features_tell_little():
     first, trainer, _ = start(features, noisy)
     found = first.explanation
     network = Candidate("network", (("decay", 0.1),), "raw", "ce")
-    assert found.confidence < OPEN or not found.says_something
+    assert found.confidence < correction.OPEN or not found.says_something
     np.testing.assert_array_equal(label_scores(found, [], trainer), found.label_scores)
     ranked = label_scores(found, [network], trainer)
     np.testing.assert_array_equal(np.sort(ranked), np.sort(found.label_scores))
-    margins = audit_margins(network, trainer)
+    margins = correction.audit_margins(network, trainer)
     assert spearmanr(ranked, margins)[0] > spearmanr(found.label_scores, margins)[0] + 0.1
     sure = explain(20 * np.eye(3)[labels], noisy, 0.0)
-    assert sure.confidence > OPEN
+    assert sure.confidence > correction.OPEN
     assert sure.says_something
     np.testing.assert_array_equal(label_scores(sure, [network], trainer), sure.label_scores)
 

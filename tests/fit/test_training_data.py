@@ -38,18 +38,14 @@ def test_ordinary_features_are_scaled_by_the_formulas_bit_for_bit(scaling, chann
     assert found.tobytes() == plainly(features, scaling, channels).tobytes()
 
 
-@in_turn("power", FAR[1:])
 @in_turn("scaling", SCALINGS)
 @in_turn("channels", [1, 3])
-def test_tiny_and_huge_features_are_scaled_like_ordinary_ones(power, scaling, channels):
-    features = np.ldexp(ORDINARY, power)
-    assert Scaler(features, channels)(features, scaling).tobytes() == plainly(ORDINARY, scaling, channels).tobytes()
-
-
-@in_turn("scaling", SCALINGS)
-def test_numbers_below_the_smallest_normal_one(scaling):
+def test_tiny_and_huge_features_are_scaled_like_ordinary_ones(scaling, channels):
+    for power in FAR[1:]:
+        features = np.ldexp(ORDINARY, power)
+        assert Scaler(features, channels)(features, scaling).tobytes() == plainly(ORDINARY, scaling, channels).tobytes()
     ordinary = RNG.normal(size=(ROWS, WIDTH))
-    features = np.ldexp(ordinary, FAR[0])
+    features = np.ldexp(ordinary, FAR[0])  # below the smallest normal number
     np.testing.assert_allclose(Scaler(features)(features, scaling), plainly(ordinary, scaling), rtol=1e-4, atol=1e-6)
 
 
@@ -99,9 +95,7 @@ def test_columns_that_differ_by_rounding_only_are_constant_and_small_columns_cou
     for size in (1e-13, 1e-300):
         column = np.where(np.arange(ROWS) % 2 == 0, size, 2 * size)[:, None]
         np.testing.assert_allclose(np.abs(Scaler(column)(column, "standard")), 1.0, rtol=1e-6)
-
-
-def test_kernel_widths_do_not_depend_on_the_size():
+    # Nor do kernel widths depend on the size.
     expected = TrainingData(ORDINARY, np.arange(ROWS) % 2, 2).kernel_width("raw")
     for power in FAR[1:]:
         assert TrainingData(np.ldexp(ORDINARY, power), np.arange(ROWS) % 2, 2).kernel_width("raw") == expected
