@@ -166,7 +166,7 @@ def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
         ("a,b,label\n1,2,x\n1,1e39,y\n", ("'b'", "finite", "'1e39' in line 3")),
         ("b,label\n" + "1,x\n" * 9 + "NA,x\n1O,y\n", ("'b'", "number", "'1O' in line 12", "--settings categorical=b")),
         ("b,label\n" + "1,x\n" * 9 + "1_000,y\n", ("'b'", "number", "'1_000' in line 11")),
-        ("a,label\n1,x\n2, \n", ("'label'", "an empty cell in line 3")),
+        ('a,label\n"1\n",x\n\n2, \n', ("'label'", "an empty cell in line 5")),
         ("a,label\n1,x\n2,x\n", ("at least two classes", "got only 'x'")),
         ("a,label\n1,0.5\n2,0.7\n", ("names or whole numbers", "got 0.5")),
         ("a,label\n", ("at least one row", "got none")),
