@@ -66,6 +66,7 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
 
     Reference: Pleiss et al.: Identifying mislabeled data using the area under the margin ranking. NeurIPS 2020.
 
+    >>> import torch
     >>> margins = MarginCallback(examples=3)
     >>> step = {"scores": torch.tensor([[2.0, 1.0]]), "labels": torch.tensor([1]), "index": torch.tensor([2])}
     >>> margins.on_train_batch_end(None, None, step, None, 0)
