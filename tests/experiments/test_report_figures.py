@@ -15,7 +15,7 @@ from scipy import stats
 from symloss.experiments import FORMATS, compose, read_runs
 from symloss.experiments.charts import map_picture
 from symloss.experiments.curves import learning_curve, rows_in_maps, sensitivity_maps, thinned
-from symloss.experiments.difference import difference, rank_correlation, signed, welch
+from symloss.experiments.difference import difference, rank_correlation, signed
 from symloss.experiments.page import realised
 from symloss.experiments.tables import Published
 from symloss.training.reading import read_run
@@ -53,7 +53,7 @@ THREE = [0.87, 0.88, 0.89]  # mean 88, standard deviation 1
     ],
 )
 def test_difference_is_in_standard_deviations_of_one_run_of_each(ours, printed, spread, expected):
-    found = difference(in_percent(ours), Published.parse(printed), spread, runs=3)
+    found, _ = difference(in_percent(ours), Published.parse(printed), spread, runs=3)
     assert found == (None if expected is None else pytest.approx(expected, rel=1e-9))
 
 
@@ -66,10 +66,10 @@ def test_welch_is_scipys(spread):
         known = stats.ttest_ind_from_stats(
             percent.mean(), percent.std(ddof=1), len(ours), published.value, std, runs, equal_var=False
         )
-        assert welch(in_percent(ours), published, spread, runs) == pytest.approx(known.pvalue, rel=1e-9)
-        assert welch(in_percent(ours[:1]), published, spread, runs) is None, "it needs two runs on both sides"
-        assert welch(in_percent(ours), published, spread, 1) is None
-        assert welch(in_percent(ours), Published.parse("89.50"), "none", runs) is None
+        assert difference(in_percent(ours), published, spread, runs)[1] == pytest.approx(known.pvalue, rel=1e-9)
+        for few, *lacking in ((1, published, spread, runs), (2, published, spread, 1)):
+            assert difference(in_percent(ours[:few]), *lacking)[1] is None, "it needs two runs on both sides"
+        assert difference(in_percent(ours), Published.parse("89.50"), "none", runs)[1] is None
 
 
 def test_rank_correlation_is_scipys_also_with_ties_and_nothing_has_no_sign():

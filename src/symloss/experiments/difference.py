@@ -38,27 +38,23 @@ def signed(value: float) -> str:
     return text if text.strip("+-0.") else "0.0"
 
 
-def difference(ours: Spread, published: Published, spread: str, runs: int) -> float | None:
-    """Ours minus published, in standard deviations; None if neither has a spread. :data:`DIFFERENCE` defines it."""
-    known = [part for part in (ours.std, published_deviation(published, spread, runs)) if part]
-    return (ours.mean - published.value) / math.hypot(*known) if known else None
+def difference(ours: Spread, published: Published, spread: str, runs: int) -> tuple[float | None, float | None]:
+    """Return ours minus published, in standard deviations, and its p-value. :data:`DIFFERENCE` defines both.
 
-
-def welch(ours: Spread, published: Published, spread: str, runs: int) -> float | None:
-    """Return the two-sided p-value of Welch's t-test of our mean against the published one.
-
-    None if one side has fewer than two runs or no spread.
+    The first is None if neither side has a spread, the second if one has none, or fewer than two runs.
     """
     theirs = published_deviation(published, spread, runs)
+    known = [part for part in (ours.std, theirs) if part]
+    distance = (ours.mean - published.value) / math.hypot(*known) if known else None
     if ours.std is None or theirs is None or runs < 2:
-        return None
+        return distance, None
     parts = (ours.std**2 / ours.n, ours.n - 1), (theirs**2 / runs, runs - 1)
     variance = math.fsum(part for part, _ in parts)
     freedom = variance**2 / math.fsum(part**2 / degrees for part, degrees in parts)
     t = abs(ours.mean - published.value) / math.sqrt(variance)
     from scipy.special import stdtr  # type: ignore[import-untyped]  # noqa: PLC0415 (takes a tenth of a second)
 
-    return float(2 * stdtr(freedom, -t))
+    return distance, float(2 * stdtr(freedom, -t))
 
 
 def is_far(difference: float | None, p: float | None) -> bool:

@@ -192,16 +192,12 @@ class Report:
         sections: the published tables, and the groups of other runs.
         untested: finished runs that must still be tested on another data set, with the name of that data set.
         command: the command that makes this report.
-        left_out: the number of finished runs that belong to other tables than the requested ones.
-        shown: the runs in the sections, each once.
     """
 
     runs: Runs
     sections: tuple[Section, ...]
     untested: tuple[tuple[Run, str], ...] = ()
     command: str = "symloss report RUNS"
-    left_out: int = 0
-    shown: tuple[Run, ...] = ()
 
     @property
     def without_figure(self) -> list[tuple[Run, str]]:
@@ -224,8 +220,11 @@ class Report:
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the runs and how to read the figures, as pairs of a name and a text."""
         runs = self.runs
+        in_sections = {run.name for section in self.sections for run in section.runs}
+        shown = [run for run in runs.finished if run.name in in_sections]
+        known = in_sections | {run.name for run, _ in self.untested}
         others = {
-            "of them not of the tables that are shown": self.left_out,
+            "of them not of the tables that are shown": sum(run.name not in known for run in runs.finished),
             "unfinished or failed": len(runs.unfinished),
             "repeated": len(runs.repeated),
             "not tested yet": len(self.untested),
@@ -234,12 +233,12 @@ class Report:
         usual = {True: "full: the whole recipe", False: "your own settings"}
         protocols = dict.fromkeys(section.reduced or usual[section.recipe is not None] for section in self.sections)
         pairs = [("Runs", ", ".join(counts)), ("Protocol", "; ".join(protocols) or "no finished run")]
-        if self.shown:
+        if shown:
             ns = sorted({cell.last.n for section in self.sections for cell in section.cells() if cell.last})
             pairs += [
-                ("Hardware", counted([hardware(run) for run in self.shown])),
-                ("Versions", counted([software(run) for run in self.shown])),
-                ("Training time", f"{duration(sum(run.result.seconds for run in self.shown))} in all"),
+                ("Hardware", counted([hardware(run) for run in shown])),
+                ("Versions", counted([software(run) for run in shown])),
+                ("Training time", f"{duration(sum(run.result.seconds for run in shown))} in all"),
                 ("Spread", f"standard deviation (n - 1) over runs with different seeds; n = {', '.join(map(str, ns))}"),
             ]
         if any(section.compares for section in self.sections):

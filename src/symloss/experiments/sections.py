@@ -10,7 +10,7 @@ from typing import Any
 
 from symloss import checks
 from symloss.experiments.cells import Cell, cells_matching
-from symloss.experiments.difference import difference, rank_correlation, welch
+from symloss.experiments.difference import difference, rank_correlation
 from symloss.experiments.layers import profiles
 from symloss.experiments.report import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section
 from symloss.experiments.tables import LOSS_NAME, SPREADS, PublishedTable, TableColumn, list_tables, load_table
@@ -50,11 +50,8 @@ def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "sym
         sections += own_sections(run for run in runs.finished if not cells_matching(run.settings))
     elif not gathered:
         raise ValueError(f"{runs.folder} must hold a finished run of {' or '.join(wanted)}; it has none")
-    shown = {run.name for section in sections for run in section.runs}
     untested = tuple(pair for each in gathered for pair in each.untested)
-    left_out = {run.name for run in runs.finished} - shown - {run.name for run, _ in untested}
-    in_sections = tuple(run for run in runs.finished if run.name in shown)
-    return Report(runs, tuple(sections), untested, command, len(left_out), in_sections)
+    return Report(runs, tuple(sections), untested, command)
 
 
 def _without_repeats(sections: list[Section]) -> list[Section]:
@@ -165,8 +162,7 @@ class TableRuns:
         distance = p_value = None
         # A reduced run is another experiment: only the order of the losses may be compared.
         if ours is not None and published is not None and self.profile == FULL:
-            theirs = published, self.table.spread, self.table.seeds
-            distance, p_value = difference(ours, *theirs), welch(ours, *theirs)
+            distance, p_value = difference(ours, published, self.table.spread, self.table.seeds)
         memorised = in_percent(run.result.last.memorised for run in runs)
         return ReportCell(runs, ours, memorised=memorised, published=published, difference=distance, p_value=p_value)
 

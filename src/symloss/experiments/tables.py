@@ -59,16 +59,10 @@ class TableRow:
         """The name of the row in a report."""
         if "=" in self.name:  # rows of a grid are told apart by their values
             return self.name
-        name = self.simple_loss
-        written = self.loss if name is None else TITLES.get(name, name.upper())
+        name = self.loss.partition(":")[0]
+        written = TITLES.get(name, name.upper()) if LOSS_NAME.fullmatch(name) else self.loss
         changed = ", ".join(f"{key} {value}" for key, value in self.changes.items())
         return written + (f" ({changed})" if changed else "")
-
-    @property
-    def simple_loss(self) -> str | None:
-        """The name of the loss in the catalogue; None if the loss is composed."""
-        name = self.loss.partition(":")[0]
-        return name if LOSS_NAME.fullmatch(name) else None
 
 
 @dataclass(frozen=True)
