@@ -43,7 +43,7 @@ def test_cells_that_are_the_same_run_share_it():
     assert find_cell("table3/webvision-mini-imagenet/ce/clean").evaluate == "webvision-mini-imagenet"
 
 
-def test_a_cell_resolves_with_its_sources():
+def test_a_cell_has_its_settings_their_sources_and_the_papers_title():
     cell = find_cell("table1/cifar10/sgce/sym:0.8", seed=2)
     expected = {"loss": "sgce:q=0.8", "weight_decay": 0.005, "counts": "floor", "validation": 0.0, "seed": 2}
     assert expected.items() <= cell.settings.to_dict().items()
@@ -74,8 +74,6 @@ def test_a_run_that_differs_from_the_recipe_belongs_to_no_cell():
     for name, value in changes.items():
         assert cells_matching(dataclasses.replace(settings, **{name: value})) == (), name
 
-
-def test_asymmetric_noise_on_cifar100_says_what_it_flips():
     for cell, in_blocks in (
         ("table1/cifar100/sgce/asym:0.4", True),
         ("ablation/cifar100-step/sgce-bn/asym:0.3", True),
@@ -85,9 +83,6 @@ def test_asymmetric_noise_on_cifar100_says_what_it_flips():
         source = find_cell(cell).sources["noise"]
         assert source.startswith(f"recipe {cell.split('/')[0]}")
         assert ("flips inside blocks of five label numbers, which are not the superclasses" in source) == in_blocks
-
-
-def test_titles_are_the_papers():
     titles = {cell.row: cell.title for cell in plan("table4", seeds=1, noise=["clean"])}
     assert (titles["sgce"], titles["alpha-mae"], titles["anl-ce"]) == ("SGCE (BN)", "alpha-MAE", "ANL-CE")
     assert find_cell("mnist-lenet5/mnist/ce-clipped/clean").title == "CE (clip 0.1)"
@@ -97,15 +92,12 @@ def test_titles_are_the_papers():
 def test_a_mini_cell_is_marked_and_never_the_published_one():
     full, mini = (find_cell("table1/cifar100/sgce/sym:0.8", profile=profile) for profile in ("full", "mini"))
     assert (mini.settings.profile, full.settings.profile) == ("mini", "full")
-    assert mini.settings.subset == 10000
-    assert mini.sources["subset"] == "profile mini"
+    assert (mini.settings.subset, mini.sources["subset"]) == (10000, "profile mini")
     assert mini.settings.key != full.settings.key
     assert mini.settings.weight_decay == full.settings.weight_decay
     for profile, data in (("mini", "cifar100"), ("scale16", "cifar10")):
         assert {cell.dataset for cell in plan("table1", profile=profile)} == {data}, "it has no form of the others"
-
-
-def test_the_scale_model_keeps_learning_rate_times_steps():
+    # The scale model keeps the learning rate times the steps.
     full, model = (find_cell("table1/cifar10/sgce/sym:0.6", profile=name).settings for name in ("full", "scale16"))
     assert model.lr * model.subset == full.lr * 50_000
     reduced = {name for name, value in full.to_dict().items() if model.to_dict()[name] != value}
@@ -148,14 +140,11 @@ def digest(lines):
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()[:16]
 
 
-@in_turn("data", ["digits", "mnist", "cifar10", "cifar100"])
-def test_runs_keep_their_names(data):
+def test_runs_keep_their_names():
     names = [loss for loss in list_losses() if loss not in LATER]
-    assert digest(f"{loss} {resolve(data, loss, noise='sym:0.6').key}" for loss in names) == KEYS["runs"][data]
-
-
-@in_turn("table", KEYS["tables"])
-def test_the_runs_of_tables_keep_their_names(table):
-    name, profile = table.split()
-    cells = plan(name, profile=profile)
-    assert digest(f"{cell.name} {cell.seed} {cell.settings.key}" for cell in cells) == KEYS["tables"][table]
+    for data in ("digits", "mnist", "cifar10", "cifar100"):
+        found = digest(f"{loss} {resolve(data, loss, noise='sym:0.6').key}" for loss in names)
+        assert found == KEYS["runs"][data], data
+    for table, expected in KEYS["tables"].items():
+        cells = plan(table.split()[0], profile=table.split()[1])
+        assert digest(f"{cell.name} {cell.seed} {cell.settings.key}" for cell in cells) == expected, table

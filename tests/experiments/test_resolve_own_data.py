@@ -35,10 +35,13 @@ def images(path, count=4, side=8):
     return path
 
 
-def test_data_of_ones_own_has_a_protocol_for_its_kind():
+def test_data_of_ones_own_has_a_protocol_for_its_kind_which_is_seen_by_opening_it(tmp_path):
     models = {"table": "mlp", "few-images": "cnn8:width=0.5", "images": "cnn8", "many-photos": "resnet50"}
     for kind, model in (models | dict.fromkeys(("photos", "pretrained"), "resnet18")).items():
         assert resolve_layers(kind, "somewhere/mine", "mae").settings.model == model
+    assert resolve(table(tmp_path / "t.csv"), "mae").model == "mlp"
+    assert resolve(str(images(tmp_path / "photos")), "mae").model == "cnn8:width=0.5"
+    assert resolve(images(tmp_path / "large", side=97), "mae").model == "resnet18"
 
 
 @in_turn(
@@ -74,12 +77,6 @@ def test_photos_of_several_sizes_have_a_size_with_a_source(tmp_path):
     assert (known.settings.size, known.sources["size"]) == (16, "as given")
 
 
-def test_the_kind_is_seen_by_opening_it(tmp_path):
-    assert resolve(table(tmp_path / "t.csv"), "mae").model == "mlp"
-    assert resolve(str(images(tmp_path / "photos")), "mae").model == "cnn8:width=0.5"
-    assert resolve(images(tmp_path / "large", side=97), "mae").model == "resnet18"
-
-
 def test_a_folder_that_is_called_like_a_protocol_or_a_preset_is_still_ones_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images(tmp_path / "photos")
@@ -87,9 +84,6 @@ def test_a_folder_that_is_called_like_a_protocol_or_a_preset_is_still_ones_own(t
     for name in ("webvision", "table", "photos-of-mine", "cifar100-step", "mnist-lenet5"):
         images(tmp_path / name)
         assert replace(resolve(name, "sgce"), data="photos") == plain, name
-
-
-def test_every_known_data_set_has_a_protocol_and_no_fingerprint():
     assert {resolve(data, "sgce").fingerprint for data in KNOWN} == {None}
 
 
@@ -127,9 +121,7 @@ def test_the_fingerprint_is_of_inputs_labels_classes_and_test_data(tmp_path):
     assert of(x, y) == same
     found = {same, of(other, y), of(x, y[::-1]), of(x, np.array(list("acacac"))), of(x, y, x_test=x, y_test=y)}
     assert len(found) == 5
-
-
-def test_streamed_files_count_by_name_and_size(tmp_path):
+    # Streamed files count by name and size.
     path = tmp_path / "a.png"
     path.write_bytes(b"12")
     examples = Examples(ImageFiles((path,)), torch.tensor([0]))
