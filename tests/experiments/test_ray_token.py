@@ -1,7 +1,5 @@
 """A cluster that requires a token: one sentence instead of Ray's own lines."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,14 +1,11 @@
 """``symloss report``: where it writes, in which format, and what it refuses."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
-from report_helpers import write_run
+from report_helpers import own, write_run
 
 from symloss.cli import main
-from symloss.training.settings import Settings
 
 BEGINNINGS = {"report.md": "## digits", "report.tex": "% Needs", "report.csv": "table,profile", "report.html": "<!doc"}
 
@@ -16,8 +13,8 @@ BEGINNINGS = {"report.md": "## digits", "report.tex": "% Needs", "report.csv": "
 @pytest.fixture
 def runs(tmp_path):
     """With the folder of a fit beside the runs, as `symloss fit` leaves it."""
-    write_run(tmp_path / "runs" / "one", Settings(epochs=3, noise="sym:0.4"), 0.5)
-    write_run(tmp_path / "runs" / "two", Settings(epochs=3, noise="sym:0.4", seed=1), 0.6, finished=False)
+    write_run(tmp_path / "runs" / "one", own(), 0.5)
+    write_run(tmp_path / "runs" / "two", own(seed=1), 0.6, finished=False)
     (tmp_path / "runs" / "fit-mine").mkdir()
     for name in ("fit.json", "model.json", "data.json", "noise.json", "result.json"):
         (tmp_path / "runs" / "fit-mine" / name).write_text("{}")
@@ -37,14 +34,11 @@ def command(monkeypatch, capsys):
     return run
 
 
-def test_markdown_is_printed(command, runs):
+def test_markdown_is_printed_the_suffix_or_the_format_decides_and_a_folder_gets_every_format(command, runs, tmp_path):
     code, printed, aside = command(runs)
     assert (code, aside) == (0, "without a figure: two (unfinished: 2 of 3 epochs)\n")
     assert printed.startswith("## digits\n")
     assert f"`symloss report {runs}`" in printed
-
-
-def test_the_suffix_or_the_format_decides_and_a_folder_gets_every_format(command, runs, tmp_path):
     for name, beginning in BEGINNINGS.items():
         file = tmp_path / name / "folder" / name.upper()
         code, printed, aside = command(runs, "--out", file)
@@ -91,8 +85,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(command, runs, tmp_path, monk
 
 
 def test_names_that_are_no_unicode_do_not_stop_it(command, tmp_path):
-    settings = Settings(epochs=3, noise="sym:0.4", data="half \ud800 a character")
-    write_run(tmp_path / "run", settings, 0.5, classes=[*"012345678", "\udfff"])
+    write_run(tmp_path / "run", own(data="half \ud800 a character"), 0.5, classes=[*"012345678", "\udfff"])
     assert command(tmp_path, "--out", tmp_path / "out")[0] == 0
     assert "half ? a character" in (tmp_path / "out" / "report.html").read_text()
     assert "half ? a character" in command(tmp_path)[1]

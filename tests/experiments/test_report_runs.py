@@ -1,21 +1,14 @@
 """Folders are read as they are: unfinished ones are named, damaged ones refused in one sentence."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
 from in_turn import in_turn
 from refusals import all_refused, refused
-from report_helpers import result, write_run
+from report_helpers import own, result, write_run
 
 from symloss.experiments import read_runs, resolve
 from symloss.training import train
-from symloss.training.settings import Settings
-
-
-def settings(**given):
-    return Settings(**({"epochs": 4, "noise": "sym:0.4"} | given))
 
 
 def test_real_run_is_read_whole(tmp_path):
@@ -31,16 +24,16 @@ def test_real_run_is_read_whole(tmp_path):
 
 
 def test_unfinished_and_failed_runs_are_kept_and_named_and_equal_settings_count_once(tmp_path):
-    write_run(tmp_path / "cut", settings(seed=1), 0.5, finished=False)
-    write_run(tmp_path / "failed", settings(seed=2), 0.5, finished=False)
-    write_run(tmp_path / "done", settings(seed=3), 0.5)
+    write_run(tmp_path / "cut", own(seed=1), 0.5, finished=False)
+    write_run(tmp_path / "failed", own(seed=2), 0.5, finished=False)
+    write_run(tmp_path / "done", own(seed=3), 0.5)
     for name, reason in (("failed", "the loss became nan"), ("done", "killed before it was done")):
         (tmp_path / name / "failure.json").write_text(json.dumps({"error": reason}))
-    write_run(tmp_path / "begun", settings(seed=3), 0.5, finished=False)
+    write_run(tmp_path / "begun", own(seed=3), 0.5, finished=False)
     shutil.copytree(tmp_path / "done", tmp_path / "later")
     runs = read_runs(tmp_path)
     assert [run.name for run in runs.finished] == ["done"]
-    expected = {"cut": "unfinished: 2 of 4 epochs", "failed": "failed: the loss became nan"}
+    expected = {"cut": "unfinished: 2 of 3 epochs", "failed": "failed: the loss became nan"}
     assert {run.name: run.progress for run in runs.unfinished} == expected
     assert sorted((run.name, other.name) for run, other in runs.repeated) == [("begun", "done"), ("later", "done")]
 
@@ -76,7 +69,7 @@ def test_a_place_without_runs_is_refused(tmp_path):
     ],
 )
 def test_damaged_folders_are_refused(tmp_path, file, content, ingredient):
-    folder = write_run(tmp_path / "run", settings(), 0.5)
+    folder = write_run(tmp_path / "run", own(), 0.5)
     if file == "result.json" and isinstance(content, dict):
         content = json.loads((folder / file).read_text()) | content
     (folder / file).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
@@ -85,7 +78,7 @@ def test_damaged_folders_are_refused(tmp_path, file, content, ingredient):
 
 
 def test_damaged_noise_classes_metrics_and_evaluations_are_refused_when_they_are_read(tmp_path):
-    folder = write_run(tmp_path / "run", settings(), 0.5)
+    folder = write_run(tmp_path / "run", own(), 0.5)
     evaluation = folder / "evaluation-other.json"
     (run,) = read_runs(tmp_path).finished
     assert run.accuracy("other") is None

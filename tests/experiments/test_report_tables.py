@@ -1,7 +1,5 @@
 """The tables in three formats, read back and compared with figures that numpy computes from the raw results."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools
@@ -14,11 +12,11 @@ import subprocess
 import numpy as np
 import pytest
 from in_turn import in_turn
-from report_helpers import HOSTILE, result, write_cell, write_run
+from report_helpers import HOSTILE, own, result, write_cell, write_run
 from scipy import stats
 
 from symloss.experiments import FORMATS, compose, load_table, plan, read_runs
-from symloss.training.settings import Settings, displayed_profile
+from symloss.training.settings import displayed_profile
 
 SECTION = '<section class="table".*?</section>'
 MINI = "mini (reduced: not the published protocol)"
@@ -44,8 +42,7 @@ def table1(runs, noises=("clean", "sym:0.8", "asym:0.4"), losses=("ce", "sgce", 
 
     For each place: mean, standard deviation, published, difference, and whether it is the best of its column.
     """
-    found: dict[tuple[str, str, str], list[float]] = {}
-    random = np.random.default_rng(0)
+    found, random = {}, np.random.default_rng(0)
     for cell in plan("table1", losses=losses, noise=noises, seeds=seeds):
         accuracy = float(np.clip(cell.published.value / 100 + random.normal(0, 0.01), 0, 1))
         noise = cell.noise.replace("asym", "asym-blocks") if cell.dataset == "cifar100" else cell.noise
@@ -269,13 +266,8 @@ def test_mini_never_mixes_with_full_and_always_says_so(tmp_path):
     assert displayed_profile("mini") == MINI
 
 
-def own(**given):
-    usual = {"data": "digits", "noise": "sym:0.4", "loss": "ce", "epochs": 3, "validation": 0.1}
-    return Settings(**(usual | given))
-
-
 def test_own_runs_stand_together_if_they_differ_in_loss_noise_and_seed_only(tmp_path):
-    values: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    values = {}
     for loss, noise, seed in itertools.product(("sgce:q=0.2", "ce"), ("asym:0.4", "clean", "sym:0.4"), range(2)):
         accuracy = 0.6 + 0.02 * seed + 0.1 * (loss == "ce") + 0.001 * len(noise)
         settings = own(loss=loss, noise=noise, seed=seed, weight_decay=0.03 if loss == "ce" else 0.001)
