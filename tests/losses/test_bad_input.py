@@ -2,11 +2,12 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 import torch
+from conftest import value_and_grad
 from doors import class_of, function_of
 from in_turn import in_turn
 from refusals import refused
@@ -29,31 +30,32 @@ ABOVE_ZERO = "a number in (0, inf)"
 Row = tuple[Any, ...]
 
 
-def rows(*table: Row) -> Callable[..., Any]:
-    """One case of several rows: what is tried, the exception, and the ingredients of its message."""
-    return in_turn(("case", "exception", "ingredients"), [(case, error, rest) for case, error, *rest in table])
+def refusing(calls: Iterable[Callable[[Any], object]], *table: Row) -> Callable[[], None]:
+    """A test that each call refuses each row: what it is given, the exception, and the ingredients of its message."""
+
+    @in_turn(("case", "exception", "ingredients"), [(case, error, rest) for case, error, *rest in table])
+    def test(case: Any, exception: type[Exception], ingredients: list[str]) -> None:
+        for call in calls:
+            with refused(exception, *ingredients):
+                call(case)
+
+    return test
 
 
 # --- Scores and targets ------------------------------------------------------------------------------------------
 
-every_kind = pytest.mark.parametrize("loss", [symloss.GCE(), functional.gce, CEPotential()], ids=["class", "f", "loss"])
+KINDS = (symloss.GCE(), functional.gce, CEPotential())
 
-
-@every_kind
-@rows(
+test_scores = refusing(
+    [lambda scores, loss=loss: loss(scores, LABELS) for loss in KINDS],
     ([[1.0, 2.0]], TypeError, "input", "list", "tensor of scores"),
     (SCORES.long(), TypeError, "input", "torch.int64", "floating-point"),
     (SCORES.to(torch.complex64), TypeError, "input", "torch.complex64", "floating-point"),
     (torch.tensor(1.0), ValueError, "input", "got ()", "(C,), (N, C) or (N, C, d1, ...)"),
     (torch.zeros(2, 0), ValueError, "input", "got (2, 0)", "at least one class"),
 )
-def test_scores(case, exception, ingredients, loss):
-    with refused(exception, *ingredients):
-        loss(case, LABELS)
-
-
-@every_kind
-@rows(
+test_targets = refusing(
+    [functools.partial(loss, SCORES) for loss in KINDS],
     ([0, 2], TypeError, "target", "list", "tensor of labels or of probabilities"),
     (LABELS > 0, TypeError, "target", "torch.bool", "integer labels or floating-point probabilities"),
     (LABELS.to(torch.complex64), TypeError, "target", "complex64", "integer labels or floating-point"),
@@ -68,9 +70,6 @@ def test_scores(case, exception, ingredients, loss):
     (torch.tensor([[NAN, 0.5, 0.5], [0.0, 0.0, 1.0]]), ValueError, "target", "nan", "probabilities"),
     (torch.tensor([[INF, 0.5, 0.5], [0.0, 0.0, 1.0]]), ValueError, "target", "inf", "probabilities"),
 )
-def test_targets(case, exception, ingredients, loss):
-    with refused(exception, *ingredients):
-        loss(SCORES, case)
 
 
 @every_path
@@ -97,16 +96,16 @@ def test_a_single_logit_is_told_about_the_margin_criterion(scores, target):
 # --- Parameters and options, through every door --------------------------------------------------------------------
 
 
-def by_name(name: str, **options: Any) -> Tensor:
-    return symloss.create_loss(name, **options)(SCORES, LABELS)
-
-
 def by_class(name: str, **options: Any) -> Tensor:
     return class_of(name)(**options)(SCORES, LABELS)
 
 
 def by_function(name: str, **options: Any) -> Tensor:
     return function_of(name)(SCORES, LABELS, **options)
+
+
+def by_name(name: str, **options: Any) -> Tensor:
+    return symloss.create_loss(name, **options)(SCORES, LABELS)
 
 
 def refused_q(value: object, exception: type[Exception] = ValueError) -> Row:
@@ -123,8 +122,10 @@ WEIGHT = "a floating-point tensor with one entry for each class"
 FLAT = (ValueError, "scale='ce'", "slope at equal scores", "is 0", "must not be flat")
 
 
-@pytest.mark.parametrize("door", [by_name, by_class, by_function])
-@rows(
+by_function("ngce", q=1.0)  # 1.0 == True, also as the key of a cache
+
+test_parameters_and_options = refusing(
+    [lambda case, door=door: door(case[0], **case[1]) for door in (by_name, by_class, by_function)],
     *(refused_q(value) for value in (0, -0.5, 1.5, NAN, INF)),
     *(refused_q(value, TypeError) for value in ("x", True, None, 1j, [0.5], torch.tensor(0.5))),
     (("ngce", {"q": torch.ones(2, 2)}), TypeError, "q", "tensor", "a number in (0, 1]"),  # a repr of two lines
@@ -156,11 +157,6 @@ FLAT = (ValueError, "scale='ce'", "slope at equal scores", "is 0", "must not be 
     (("label-smoothing", {"r": 1, "scale": "ce"}), *FLAT),
     (("cosine", {"scale": "ce"}), ValueError, "scale", "cosine", "no slope at equal scores"),
 )
-def test_parameters_and_options(door, case, exception, ingredients):
-    by_function("ngce", q=1.0)  # 1.0 == True, also as the key of a cache
-    name, options = case
-    with refused(exception, *ingredients):
-        door(name, **options)
 
 
 @in_turn("door", [by_class, by_function])
@@ -179,8 +175,8 @@ GCE_PRESETS = "its presets are: mnist, cifar10, cifar100, webvision"
 DEVIATIONS = "'held-focal-factor', 'clamped-probability', 'doubled-mae'"
 NEAREST = {"gec": "gce", "unhinge": "unhinged", "nce+rcee": "nce+rce", "alpha_mae": "alpha-mae", "GCE": "gce"}
 
-
-@rows(
+test_spec_strings = refusing(
+    [symloss.create_loss],
     *((given, ValueError, "loss", repr(given), f"did you mean {known!r}") for given, known in NEAREST.items()),
     *((given, ValueError, "loss", repr(given), *symloss.list_losses()) for given in ("zzzzzz", "", ":q=.5")),
     (5, TypeError, "spec", "got 5", "a string such as 'gce:q=0.7'"),
@@ -195,9 +191,6 @@ NEAREST = {"gec": "gce", "unhinge": "unhinged", "nce+rcee": "nce+rce", "alpha_ma
     ("gce:weight=1", TypeError, "weight", "got 1", "a list of numbers"),
     ("ce:preset=cifar10", ValueError, "ce", "preset 'cifar10'", "its presets are: none"),
 )
-def test_spec_strings(case, exception, ingredients):
-    with refused(exception, *ingredients):
-        symloss.create_loss(case)
 
 
 def unchanged(deviation: str, *names: str) -> list[Row]:
@@ -205,8 +198,10 @@ def unchanged(deviation: str, *names: str) -> list[Row]:
     return [((name, {"deviation": deviation}), ValueError, *words) for name in names]
 
 
-@rows(
+test_keywords_of_create_loss = refusing(
+    [lambda case: symloss.create_loss(case[0], **case[1])],
     (("gce:q=.5", {"q": 0.6}), TypeError, "q is given twice", "in 'gce:q=.5'", "as a keyword"),
+    (("gce", {"q": 10**5000}), ValueError, "q must be a number", "int that is too long to print"),
     (("gce:preset=a", {"preset": "b"}), TypeError, "preset is given twice", "in 'gce:preset=a'", "pass it once"),
     *((("gce", {"preset": p}), ValueError, "gce", f"preset {p!r}", GCE_PRESETS) for p in ("imagenet", 3, ["cifar10"])),
     *((("gce", {"deviation": d}), ValueError, "deviation must", f"got {d!r}", DEVIATIONS) for d in ("", 3, ["mae"])),
@@ -214,10 +209,6 @@ def unchanged(deviation: str, *names: str) -> list[Row]:
     *unchanged("held-focal-factor", "gce"),
     *unchanged("clamped-probability", "mse", "nnce"),  # the last has the same bound by definition
 )
-def test_keywords_of_create_loss(case, exception, ingredients):
-    spec, options = case
-    with refused(exception, *ingredients):
-        symloss.create_loss(spec, **options)
 
 
 # --- The algebra -------------------------------------------------------------------------------------------------
@@ -228,28 +219,23 @@ def by_position(scores: Tensor, labels: Tensor) -> Tensor:
     return (labels + 1) * (scores.mean(1) - scores.gather(1, labels[:, None])[:, 0])
 
 
+def used(make: Callable[..., Any], *given: Any) -> Callable[[], Any]:
+    return lambda: make(*given)(SCORES, LABELS)
+
+
 def blended(loss: Any) -> Callable[[], Any]:
-    return lambda: losses.blend(loss, 2.0)(SCORES, LABELS)
+    return used(losses.blend, loss, 2.0)
 
 
-def with_alpha(alpha: Any) -> Callable[[], Any]:
-    return lambda: losses.dirichlet(CEPotential(), alpha)(SCORES, LABELS)
-
-
-def under_noise(transition: Any) -> Callable[[], Any]:
-    return lambda: losses.noisy(CEPotential(), transition)(SCORES, LABELS)
-
-
-def complemented(**options: Any) -> Callable[[], Any]:
-    return lambda: losses.complement(CEPotential(), **options)
-
-
+with_alpha = functools.partial(used, losses.dirichlet, CEPotential())
+under_noise = functools.partial(used, losses.noisy, CEPotential())
+complemented = functools.partial(functools.partial, losses.complement, CEPotential())
 WEIGHTED = symloss.symmetrize(symloss.CE(weight=torch.tensor([1.0, 2.0, 3.0]))).loss  # its repr has several lines
 INVARIANT = "permutation-invariant loss"
 SHAPES = ("each of the 3 classes", "(2, 3)")
 
-
-@rows(
+test_calls = refusing(
+    [lambda call: call()],
     (blended(CEPotential() + MAEPotential()), ValueError, "blend", "CE() + MAE()", "symmetric loss"),
     (blended(0 * MAEPotential()), ValueError, "blend", "slope at equal scores", "is 0", "must not be flat"),
     (blended(symloss.symmetrize(CosineFormula())), ValueError, "blend", "cosine", "no slope at equal scores"),
@@ -293,12 +279,11 @@ SHAPES = ("each of the 3 classes", "(2, 3)")
     (lambda: losses.l1_penalty(nn.ReLU(), 1.0), ValueError, "parameters", "got none", "at least one tensor"),
     (lambda: losses.l1_penalty(["x"], 1.0), TypeError, "parameters", "str", "tensor"),
 )
-def test_calls(case, exception, ingredients):
-    with refused(exception, *ingredients):
-        case()
-
-
-@rows(
+test_prior = refusing(
+    [
+        lambda prior: symloss.symmetrize(nn.CrossEntropyLoss(), prior)(SCORES, LABELS),
+        lambda prior: symloss.decompose(nn.CrossEntropyLoss(), prior).insensitive(SCORES, LABELS),
+    ],
     ("x", TypeError, "prior", "'x'", "one entry for each class"),
     (0.3, TypeError, "prior", "0.3", "one entry for each class"),
     (torch.tensor([1, 0, 0]), TypeError, "prior", "torch.int64", "floating-point"),
@@ -308,63 +293,48 @@ def test_calls(case, exception, ingredients):
     ([1.5, -0.5, 0.0], ValueError, "prior", "-0.5", "at least 0"),
     ([], ValueError, "prior", "got (0,)", "one entry for each class"),
 )
-def test_prior(case, exception, ingredients):
-    for use in (symloss.symmetrize, lambda *given: symloss.decompose(*given).insensitive):
-        with refused(exception, *ingredients):
-            use(nn.CrossEntropyLoss(), case)(SCORES, LABELS)
 
 
 @in_turn("take", [symloss.symmetrize, lambda *given: symloss.decompose(*given)[1]])
 def test_a_prior_whose_whole_mass_is_masked(take):
     """One sentence wherever labels are looked at; a row that is ignored may be masked as it likes."""
     loss = 2 * take(CEPotential(), [0.0, 0.5, 0.5]) + CEPotential()
-    scores = torch.zeros(2, 3, dtype=torch.float64)
-    scores[1] = torch.tensor([0.0, -torch.inf, -torch.inf])
+    scores = torch.tensor([[0.0, 0.0, 0.0], [0.0, -INF, -INF]])
     labels = torch.tensor([1, 0])
-    for use in (
-        lambda: loss(scores, labels),
-        lambda: loss(scores, torch.eye(3, dtype=torch.float64)[labels]),
-        lambda: loss.per_class(scores),
-    ):
+    for use in (lambda z: loss(z, labels), lambda z: loss(z, torch.eye(3)[labels]), loss.per_class):
         with refused(ValueError, "prior gives probability 0", "-inf", "it must be above 0"):
-            use()
-    scores.requires_grad_()
-    value = loss(scores, torch.tensor([1, -100]))
-    value.backward()
-    assert value.isfinite()
-    assert scores.grad.isfinite().all()
+            use(scores)
+    for found in value_and_grad(loss, scores, torch.tensor([1, -100])):
+        assert found.isfinite().all()
 
 
-@in_turn(
-    "operator",
+# It must not fail at the first batch, or deep inside; a class in place of its instance is a common slip.
+test_operators_take_losses = refusing(
     [
         *(symloss.symmetrize, symloss.decompose, losses.relative, losses.complement, symloss.Criterion),
         *(lambda loss: losses.blend(loss, 2.0), lambda loss: losses.dirichlet(loss, 0.5)),
         lambda loss: losses.noisy(loss, torch.eye(3)),
     ],
+    (3, TypeError, "loss must be", "got int"),
+    (None, TypeError, "loss must be", "got NoneType"),
+    ([CEPotential()], TypeError, "loss must be", "got list"),
+    (nn.CrossEntropyLoss, TypeError, "loss must be", "got the class"),
 )
-@in_turn(
-    "given, shown", [(3, "int"), (None, "NoneType"), ([CEPotential()], "list"), (nn.CrossEntropyLoss, "the class")]
-)
-def test_operators_take_losses(operator, given, shown):
-    """It must not fail at the first batch, or deep inside; a class in place of its instance is a common slip."""
-    with refused(TypeError, "loss must be", f"got {shown}"):
-        operator(given)
 
 
 def mean_only(scores: Tensor, labels: Tensor) -> Tensor:
     return cross_entropy(scores, labels)
 
 
-@rows(
+test_losses_that_do_not_return_one_value_for_each_example = refusing(
+    [
+        lambda loss, part=part: (symloss.symmetrize(loss), *symloss.decompose(loss))[part](SCORES, LABELS)
+        for part in range(3)
+    ],
     (mean_only, ValueError, "mean_only", "got shape ()", "one value for each example", "(6,)"),
     (lambda z, y: z, ValueError, "<lambda>", "got shape (6, 3)", "one value for each example"),
     (lambda z, y: 1.0, ValueError, "<lambda>", "got float", "one value for each example"),
 )
-def test_losses_that_do_not_return_one_value_for_each_example(case, exception, ingredients):
-    for robust in (symloss.symmetrize(case), *symloss.decompose(case)):
-        with refused(exception, *ingredients):
-            robust(SCORES, LABELS)
 
 
 # --- A message shows the beginning of what was passed, however long that is -------------------------------------------
@@ -373,21 +343,11 @@ LONG = "x" * 1_000_000
 DIGITS = "1" * 1_000_000
 MOST = 720  # two or three values of 100 characters, and the names of all losses
 
-SPECS = {
-    "name": LONG,
-    "operator": f"{LONG}(ce)",
-    "parameter": f"gce:{LONG}=1",
-    "value": f"gce:q={LONG}",
-    "digits": f"gce:q={DIGITS}",
-    "preset": f"gce:preset={LONG}",
-    "factor": f"{DIGITS}*gce",
-    "item": f"gce:q=0.5,{LONG}",
-    "argument": f"blend(ce, alpha={LONG})",
-    "module": f"{LONG}:mine",
-    "name of a module": f"os:{LONG}",
-    "expression": f"complement({' + '.join(['mse'] * 2000)})",
-    "option of an expression": f"({' + '.join(['ce'] * 2000)}):q=1",
-}
+SPECS = (
+    *(LONG, f"{LONG}(ce)", f"gce:{LONG}=1", f"gce:q={LONG}", f"gce:q={DIGITS}", f"gce:preset={LONG}", f"{DIGITS}*gce"),
+    *(f"gce:q=0.5,{LONG}", f"blend(ce, alpha={LONG})", f"{LONG}:mine", f"os:{LONG}"),
+    *(f"complement({' + '.join(['mse'] * 2000)})", f"({' + '.join(['ce'] * 2000)}):q=1"),
+)
 CALLS: dict[str, Callable[[], Any]] = {
     "unknown keyword": lambda: symloss.create_loss("gce", **{LONG: 1}),
     "two values": lambda: symloss.create_loss("gce:q=0.5", q=LONG),
@@ -397,8 +357,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "of_logp": lambda: symloss.of_logp(" + ".join(["nce"] * 2000)),
     "options of a head": lambda: symloss.LinearLoss(symloss.create_loss("ce"), 2, 3, **{LONG: 1}),
     "atlas": lambda: known_losses([LONG]),
+    **{f"{spec[:15]}...{spec[-10:]}": functools.partial(symloss.create_loss, spec) for spec in SPECS},
 }
-CALLS |= {f"spec: {what}": functools.partial(symloss.create_loss, spec) for what, spec in SPECS.items()}
 
 
 @in_turn("what", CALLS)
@@ -407,11 +367,6 @@ def test_every_message_is_short(what: str) -> None:
         CALLS[what]()
     assert len(str(caught.value)) < MOST
     assert "\n" not in str(caught.value)
-
-
-def test_an_integer_that_python_does_not_print() -> None:
-    with refused(ValueError, "q must be a number", "int that is too long to print"):
-        symloss.create_loss("gce", q=10**5000)
 
 
 def test_a_long_name_is_compared_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
