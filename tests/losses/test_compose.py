@@ -26,28 +26,26 @@ def at_labels(name: str) -> Tensor:
     return symloss.create_loss(name, reduction="none", normalize=None)(SCORES, LABELS)
 
 
+CE_AND_MAE = at_labels("ce") + at_labels("mae")
 SUMS = {
-    "sum": (lambda: symloss.CE() + symloss.MAE(), lambda: at_labels("ce") + at_labels("mae")),
-    "difference": (lambda: symloss.CE() - symloss.MAE(), lambda: at_labels("ce") - at_labels("mae")),
-    "multiple": (lambda: 0.5 * symloss.GCE(q=0.7), lambda: 0.5 * at_labels("gce")),
-    "quotient": (lambda: symloss.GCE(q=0.7) / 4, lambda: at_labels("gce") / 4),
-    "negative": (lambda: -symloss.MAE(), lambda: -at_labels("mae")),
-    "name": (lambda: symloss.CE() + "mae", lambda: at_labels("ce") + at_labels("mae")),
-    "name first": (lambda: "mae" + symloss.CE(), lambda: at_labels("ce") + at_labels("mae")),
-    "module": (lambda: symloss.MAE() + nn.CrossEntropyLoss(), lambda: at_labels("ce") + at_labels("mae")),
-    "function": (lambda: symloss.MAE() + cross_entropy, lambda: at_labels("ce") + at_labels("mae")),
-    "scaled part": (
-        lambda: symloss.MAE(scale="ce") + symloss.CE(),
-        lambda: 4 * at_labels("mae") + at_labels("ce"),  # the slope of MAE is 1/C
-    ),
+    "sum": (symloss.CE() + symloss.MAE(), CE_AND_MAE),
+    "difference": (symloss.CE() - symloss.MAE(), at_labels("ce") - at_labels("mae")),
+    "multiple": (0.5 * symloss.GCE(q=0.7), 0.5 * at_labels("gce")),
+    "quotient": (symloss.GCE(q=0.7) / 4, at_labels("gce") / 4),
+    "negative": (-symloss.MAE(), -at_labels("mae")),
+    "name": (symloss.CE() + "mae", CE_AND_MAE),
+    "name first": ("mae" + symloss.CE(), CE_AND_MAE),
+    "module": (symloss.MAE() + nn.CrossEntropyLoss(), CE_AND_MAE),
+    "function": (symloss.MAE() + cross_entropy, CE_AND_MAE),
+    "scaled part": (symloss.MAE(scale="ce") + symloss.CE(), 4 * at_labels("mae") + at_labels("ce")),  # its slope is 1/C
 }
 
 
 @in_turn("key", SUMS)
 def test_sums(key):
-    make, expected = SUMS[key]
-    assert isinstance(make(), nn.Module)
-    assert_close(make()(SCORES, LABELS), expected().mean())
+    made, expected = SUMS[key]
+    assert isinstance(made, nn.Module)
+    assert_close(made(SCORES, LABELS), expected.mean())
 
 
 def own_gce(scores: Tensor, labels: Tensor) -> Tensor:
@@ -61,7 +59,7 @@ class OwnGCE(nn.Module):
 
 OPERATORS = {
     "symmetrize": (symloss.symmetrize, lambda own, every: own - every.mean(1)),
-    "insensitive": (lambda loss, **o: symloss.decompose(loss).insensitive, lambda own, every: every.mean(1)),
+    "insensitive": (lambda loss: symloss.decompose(loss).insensitive, lambda own, every: every.mean(1)),
     "relative": (symloss.losses.relative, lambda own, every: own / every.sum(1)),
     "complement": (
         lambda loss, **o: symloss.losses.complement(loss, bound=2.0, **o),
@@ -83,31 +81,28 @@ OPERATORS = {
 def test_operators_take_losses_of_every_kind(given, operator):
     apply, formula = OPERATORS[operator]
     every = at_every_label(symloss.GCE(q=0.5, reduction="none"), SCORES)
-    expected = formula(picked(every, LABELS), every)
     made = apply(given)
     assert isinstance(made, symloss.Criterion)
-    assert_close(made(SCORES, LABELS), expected.mean())
+    assert_close(made(SCORES, LABELS), formula(picked(every, LABELS), every).mean())
 
 
 def test_blend_takes_losses_of_every_kind():
     expected = symloss.AlphaMAE(alpha=0.5, normalize=None)(SCORES, LABELS)
-    for given in (symloss.MAE(), "mae", lambda z, y: 1 - z.softmax(1).gather(1, y[:, None])[:, 0]):
+    for given in (symloss.MAE(), "mae", lambda z, y: 1 - picked(z.softmax(1), y)):
         assert_close(symloss.blend(given, 0.5)(SCORES, LABELS), expected)
 
 
 @in_turn("operator", [name for name in OPERATORS if name != "insensitive"])
 def test_options_of_the_whole_go_with_the_operator(operator):
-    made = OPERATORS[operator][0]("gce:q=0.5", reduction="sum", ignore_index=0)
-    plain = OPERATORS[operator][0]("gce:q=0.5")
-    kept = LABELS != 0
-    assert_close(made(SCORES, LABELS), plain(SCORES[kept], LABELS[kept]) * kept.sum())
+    apply, kept = OPERATORS[operator][0], LABELS != 0
+    made = apply("gce:q=0.5", reduction="sum", ignore_index=0)
+    assert_close(made(SCORES, LABELS), apply("gce:q=0.5")(SCORES[kept], LABELS[kept]) * kept.sum())
 
 
 def test_an_option_that_is_given_once_holds_for_the_whole():
     whole = symloss.CE(reduction="sum") + symloss.MAE()
-    assert_close(whole(SCORES, LABELS), (at_labels("ce") + at_labels("mae")).sum())
-    unit = symloss.SGCE(q=0.5) + symloss.CE(normalize="l2")
-    assert unit.normalize == "l2"
+    assert_close(whole(SCORES, LABELS), CE_AND_MAE.sum())
+    assert (symloss.SGCE(q=0.5) + symloss.CE(normalize="l2")).normalize == "l2"
     raw = symloss.SGCE(q=0.5, normalize=None) + symloss.CE()
     assert_close(raw(SCORES, LABELS), (at_labels("sgce:q=0.5") + at_labels("ce")).mean())
     weighted = symloss.CE(weight=[1, 2, 3, 4]) + 2 * symloss.GCE()
@@ -190,10 +185,10 @@ def test_the_state_of_a_symmetrized_module_survives():
     assert_close(twice, 2 * once)
     assert (module.step, float(module.steps), module.reduction) == (2, 2.0, "mean")
     with pytest.raises(IndexError):
-        symloss.symmetrize(module)(SCORES, torch.full((6,), 9))
+        robust(SCORES, torch.full((6,), 9))
     module.forward = lambda *_: 1 / 0
     with pytest.raises(ZeroDivisionError):
-        symloss.symmetrize(module)(SCORES, LABELS)
+        robust(SCORES, LABELS)
     assert module.reduction == "mean", "it is put back when the module fails"
 
 
@@ -203,8 +198,7 @@ def test_a_random_loss_is_drawn_once_for_the_label_and_the_mean():
     def random(scores: Tensor, labels: Tensor) -> Tensor:
         return torch.rand(len(scores), dtype=scores.dtype) * cross_entropy(scores, labels, reduction="none")
 
-    robust = symloss.symmetrize(random)
-    assert_close(robust.per_class(SCORES).sum(1), torch.zeros(6, dtype=torch.float64))
+    assert_close(symloss.symmetrize(random).per_class(SCORES).sum(1), torch.zeros(6).double())
 
 
 # --- ``symmetrize`` and ``decompose`` of anything ---------------------------------------------------------------------
@@ -226,10 +220,7 @@ class UserModule(nn.Module):
         return cross_entropy(self.gain * scores, labels, reduction="none")
 
 
-def singly(loss: Callable[..., Tensor], **options: object) -> Callable[..., Tensor]:
-    return functools.partial(loss, reduction="none", **options)
-
-
+singly = functools.partial(functools.partial, reduction="none")
 SCALED, WEIGHTED = {"q": 0.5, "scale": "ce", "normalize": "l2"}, {"q": 0.5, "weight": WEIGHT}
 FOREIGN: dict[str, tuple[Callable[[], Callable], Callable[..., Tensor]]] = {
     # name: (what is given to symmetrize, its value for each example)
@@ -250,14 +241,6 @@ FOREIGN: dict[str, tuple[Callable[[], Callable], Callable[..., Tensor]]] = {
 PRIOR = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
 
 
-foreign = in_turn("key", FOREIGN)
-priors = in_turn("prior", [None, PRIOR, PRIOR.tolist()])
-
-
-def mean_under(every: Tensor, prior: Tensor | list[float] | None) -> Tensor:
-    return every.mean(1) if prior is None else every @ torch.as_tensor(prior, dtype=every.dtype)
-
-
 def reduced(values: Tensor, labels: Tensor, like: object) -> Tensor:
     """As the loss that was given says: its ignore_index, its reduction (the mean for functions)."""
     kept = labels != getattr(like, "ignore_index", -100)
@@ -266,10 +249,10 @@ def reduced(values: Tensor, labels: Tensor, like: object) -> Tensor:
     return values if reduction == "none" else values.sum() / (kept.sum() if reduction == "mean" else 1)
 
 
-@foreign
-@priors
+@in_turn("key", FOREIGN)
+@in_turn("prior", [None, PRIOR, PRIOR.tolist()])
 def test_decomposition_adds_up_to_the_loss(key, prior):
-    """The first part has the mean 0 over LABELS (under the prior), the second is the same at every label."""
+    """The first part has the mean 0 over labels (under the prior), the second is the same at every label."""
     make, single = FOREIGN[key]
     original = make()
     symmetric, insensitive = symloss.decompose(original, prior)
@@ -279,13 +262,14 @@ def test_decomposition_adds_up_to_the_loss(key, prior):
     )
     if not key.startswith("user"):  # the users' return one value for each example
         assert_close(symmetric(SCORES, LABELS) + insensitive(SCORES, LABELS), original(SCORES, LABELS))
-    assert_close(mean_under(symmetric.per_class(SCORES), prior), torch.zeros(6, dtype=torch.float64))
+    shares = torch.full((4,), 0.25).double() if prior is None else PRIOR
+    assert_close(symmetric.per_class(SCORES) @ shares, torch.zeros(6).double())
     every = insensitive.per_class(SCORES)
     assert_close(every, every[:, :1].expand_as(every))
 
 
 def test_mean_of_a_weighted_loss_is_over_examples():
-    """torch divides a weighted mean by the LABELS' weights: no function of single examples, so it has no such part."""
+    """torch divides a weighted mean by the labels' weights: no function of single examples, so it has no such part."""
     symmetric, insensitive = symloss.decompose(nn.CrossEntropyLoss(weight=WEIGHT))
     single = cross_entropy(SCORES, LABELS, weight=WEIGHT, reduction="none")
     assert_close(symmetric(SCORES, LABELS) + insensitive(SCORES, LABELS), single.mean())
@@ -302,10 +286,10 @@ def test_decomposition_in_every_shape(key, shape):
 
 
 def test_soft_labels_of_a_symmetrized_loss():
-    robust = symloss.symmetrize(nn.MultiMarginLoss())
-    scores, soft = random_scores(5, CLASSES), random_probabilities(5, CLASSES)
-    every = at_every_label(FOREIGN["multi-margin"][1], scores)
-    assert_close(robust(scores, soft), (soft * (every - every.mean(1, keepdim=True))).sum(1).mean())
+    soft = random_probabilities(6, CLASSES)
+    every = at_every_label(FOREIGN["multi-margin"][1], SCORES)
+    expected = (soft * (every - every.mean(1, keepdim=True))).sum(1).mean()
+    assert_close(symloss.symmetrize(nn.MultiMarginLoss())(SCORES, soft), expected)
 
 
 @in_turn(
@@ -321,9 +305,11 @@ def test_the_loss_given_is_not_modified(make):
     given, untouched = make(), make()
     for part in symloss.decompose(given):
         part(SCORES, LABELS)
-    plain = {key: value for key, value in vars(untouched).items() if isinstance(value, (int, float, str, type(None)))}
-    assert {key: vars(given)[key] for key in plain} == plain
-    assert set(vars(given)) == set(vars(untouched))
+    plain, unchanged = (
+        {key: value if isinstance(value, (int, float, str)) else None for key, value in vars(module).items()}
+        for module in (given, untouched)
+    )
+    assert plain == unchanged
     assert_close(dict(given.state_dict()), dict(untouched.state_dict()))
     assert torch.equal(given(SCORES, LABELS), untouched(SCORES, LABELS))
 
@@ -332,17 +318,15 @@ def test_parameters_of_a_users_loss_train_with_the_model():
     """A module of one's own is a part of the result: a loss with dropout must stop dropping in ``eval()``."""
     module = UserModule()
     robust = symloss.symmetrize(module)
-    assert [module.training, robust.eval() and module.training, robust.train() and module.training] == [
-        True,
-        False,
-        True,
-    ]
+    for training in (False, True):
+        robust.train(training)
+        assert module.training == training
     (gain,) = robust.parameters()
-    robust(random_scores(6, CLASSES), random_labels(6)).backward()
+    robust(SCORES, LABELS).backward()
     assert gain.grad.isfinite().all()
     assert (gain.grad != 0).any()
     assert list(robust.state_dict()) == ["parts.0.gain"]
-    assert robust.to(torch.float32)(random_scores(6, CLASSES).float(), random_labels(6)).dtype == torch.float32
+    assert robust.to(torch.float32)(SCORES.float(), LABELS).dtype == torch.float32
 
 
 @in_turn("way", ROUND_TRIPS)
@@ -359,18 +343,12 @@ def test_symmetrized_modules_survive_copies(way, make):
     assert torch.equal(robust(SCORES, LABELS), expected), "and the original's are left alone"
 
 
-def test_a_prior_leaves_out_masked_classes():
-    """The mean under q is over the classes that are present, with q scaled to sum to 1 over them."""
-    scores, labels = random_scores(*MASK.shape), MASK_LABELS
-    values = symloss.symmetrize(CEPotential(), PRIOR)(masked(scores, MASK), labels, reduction="none")
-    for value, row, label, mask in zip(values, scores, labels, MASK, strict=True):
-        prior = PRIOR[mask] / PRIOR[mask].sum()
-        assert_close(value, (prior * row[mask]).sum() - row[label])
-
-
-@in_turn("key", ["cross-entropy", "function"])
-def test_masked_classes_of_torchs_cross_entropy(key):
-    scores = random_scores(*MASK.shape)
-    robust, unhinged = symloss.symmetrize(FOREIGN[key][0]()), symloss.Unhinged(normalize=None)
-    expected = value_and_grad(unhinged, masked(scores, MASK), MASK_LABELS)
-    assert_close(value_and_grad(robust, masked(scores, MASK), MASK_LABELS), expected)
+def test_masked_classes_are_left_out():
+    """The mean under q is over the classes that are present, with q scaled to sum to 1 over them; also of torch's."""
+    scores = masked(SCORES[:4], MASK)
+    values = symloss.symmetrize(CEPotential(), PRIOR)(scores, MASK_LABELS, reduction="none")
+    for value, row, label, mask in zip(values, scores, MASK_LABELS, MASK, strict=True):
+        assert_close(value, (PRIOR[mask] * row[mask]).sum() / PRIOR[mask].sum() - row[label])
+    expected = value_and_grad(symloss.Unhinged(normalize=None), scores, MASK_LABELS)
+    for given in (nn.CrossEntropyLoss(), cross_entropy):
+        assert_close(value_and_grad(symloss.symmetrize(given), scores, MASK_LABELS), expected)

@@ -20,8 +20,9 @@ from symloss.losses.spec import describe, parse, split, write
 
 SCORES, LABELS = random_scores(6, 4), random_labels(6)
 P = SCORES.softmax(1)
-P_Y = P.gather(1, LABELS[:, None]).squeeze(1)
-UNHINGED = (SCORES.mean(1) - SCORES.gather(1, LABELS[:, None]).squeeze(1)).mean()
+P_Y = picked(P, LABELS)
+UNHINGED = (SCORES.mean(1) - picked(SCORES, LABELS)).mean()
+CE, MAE = cross_entropy(SCORES, LABELS), (1 - P_Y).mean()
 
 
 SPEC_STRINGS = {
@@ -43,9 +44,7 @@ SPEC_STRINGS = {
 @in_turn("spec", SPEC_STRINGS)
 def test_spec_strings_are_read(spec):
     name, values = SPEC_STRINGS[spec]
-    parsed = parse(spec)
-    assert parsed == (name, values)
-    assert [type(value) for value in parsed[1].values()] == [type(value) for value in values.values()]
+    assert repr(parse(spec)) == repr((name, values)), "types too"
     assert repr(symloss.create_loss(spec)) == repr(symloss.create_loss(name, **values))
 
 
@@ -54,18 +53,18 @@ REFERENCE = {
     "symmetrize(focal:gamma=2)": (FOCAL_Y - FOCAL.mean(1)).mean(),
     "blend(sgce:q=0.5, alpha=0.3)": 0.7 * UNHINGED + 0.3 * 4**0.5 * ((P**0.5).mean(1) - P_Y**0.5).mean() / 0.5,
     "0.5*gce:q=0.7 + 0.5*symmetrize(mse)": (0.5 * (1 - P_Y**0.7) / 0.7 + 0.25 - P_Y).mean(),
-    "2*(ce - 0.5*mae)": 2 * cross_entropy(SCORES, LABELS) - (1 - P_Y).mean(),
+    "2*(ce - 0.5*mae)": 2 * CE - MAE,
     "symmetrize(2*ce)": 2 * UNHINGED,
-    "-1*mae + ce": cross_entropy(SCORES, LABELS) - (1 - P_Y).mean(),
+    "-1*mae + ce": CE - MAE,
     "relative(ce)": (P_Y.log() / log_softmax(SCORES, 1).sum(1)).mean(),
-    "dirichlet((sce:beta=0), alpha=0.5)": cross_entropy(SCORES, LABELS) + 0.5 * log_softmax(SCORES, 1).sum(1).mean(),
-    "complement(mae, bound=1)": (1 - P_Y).mean(),
+    "dirichlet((sce:beta=0), alpha=0.5)": CE + 0.5 * log_softmax(SCORES, 1).sum(1).mean(),
+    "complement(mae, bound=1)": MAE,
     "symmetrize(ce):normalize=l2": functional.unhinged(normalize(SCORES), LABELS, normalize=None),
     "symmetrize(ce, normalize=l2,temperature=0.5)": functional.unhinged(SCORES, LABELS, temperature=0.5),
-    "(ce + mae):reduction=sum": 6 * (cross_entropy(SCORES, LABELS) + (1 - P_Y).mean()),
-    "torch.nn.functional:cross_entropy": cross_entropy(SCORES, LABELS),
+    "(ce + mae):reduction=sum": 6 * (CE + MAE),
+    "torch.nn.functional:cross_entropy": CE,
     "symmetrize(torch.nn.functional:cross_entropy)": UNHINGED,
-    "0.5*torch.nn.functional:cross_entropy + mae": 0.5 * cross_entropy(SCORES, LABELS) + (1 - P_Y).mean(),
+    "0.5*torch.nn.functional:cross_entropy + mae": 0.5 * CE + MAE,
 }
 
 
@@ -76,9 +75,7 @@ def test_a_composed_loss_is_what_it_says(spec):
 
 @in_turn("spec", [*REFERENCE, "sgce:q=0.5,normalize=none", "dirichlet(ce + (sce:beta=1), alpha=2)"])
 def test_what_is_written_is_read_as_the_same(spec):
-    name, values = parse(spec)
-    assert parse(write(name, values)) == (name, values)
-    assert write(*parse(write(name, values))) == write(name, values)
+    assert parse(write(*parse(spec))) == parse(spec)
 
 
 def test_one_loss_has_one_text():
@@ -175,11 +172,13 @@ def own_losses(tmp_path, monkeypatch):
 def test_a_loss_of_ones_own(own_losses):
     assert describe(parse("symmetrize(losses_of_mine:linear)")[0]).name == "symmetrize(losses_of_mine:linear)"
     assert "losses_of_mine" not in sys.modules, "reading a spec imports nothing"
-    at_label = SCORES.gather(1, LABELS[:, None]).squeeze(1)
-    assert_close(symloss.create_loss("losses_of_mine:linear")(SCORES, LABELS), -at_label.mean())
-    assert_close(symloss.create_loss("symmetrize(losses_of_mine:linear)")(SCORES, LABELS), UNHINGED)
-    assert_close(symloss.create_loss("losses_of_mine:expression")(SCORES, LABELS), UNHINGED)
-    assert_close(symloss.create_loss("2*losses_of_mine:module")(SCORES, LABELS), 2 * cross_entropy(SCORES, LABELS))
+    for spec, expected in {
+        "losses_of_mine:linear": -picked(SCORES, LABELS).mean(),
+        "symmetrize(losses_of_mine:linear)": UNHINGED,
+        "losses_of_mine:expression": UNHINGED,
+        "2*losses_of_mine:module": 2 * CE,
+    }.items():
+        assert_close(symloss.create_loss(spec)(SCORES, LABELS), expected)
     assert symloss.certify("symmetrize(losses_of_mine:linear)", 3).symmetric.holds
     assert not symloss.certify("losses_of_mine:linear", 3).symmetric.holds
 
@@ -247,12 +246,11 @@ DEVIATIONS: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
 def test_a_deviation_is_what_public_code_computes(spec, deviation):
     """Value and gradient, at every label, far below the clamp too; and it is never the default."""
     formula = DEVIATIONS[spec, deviation]
-    loss = symloss.create_loss(spec, deviation=deviation, reduction="none")
+    loss, default = (symloss.create_loss(spec, reduction="none", **o) for o in ({"deviation": deviation}, {}))
     scores = torch.cat([random_scores(4, CLASSES), FAR])
-    found = []
     for label in range(CLASSES):
         labels = torch.full((6,), label)
-        found.append(value_and_grad(loss, scores, labels))
+        found = value_and_grad(loss, scores, labels)
         expected = value_and_grad(lambda z, y: picked(formula(z.softmax(1)), y), scores, labels)
-        assert_close(found[-1], expected, tolerance=1e-8)
-    assert not torch.equal(found[-1][1], value_and_grad(symloss.create_loss(spec, reduction="none"), scores, labels)[1])
+        assert_close(found, expected, tolerance=1e-8)
+    assert not torch.equal(found[1], value_and_grad(default, scores, labels)[1])
