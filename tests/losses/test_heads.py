@@ -4,8 +4,10 @@ import itertools
 
 import pytest
 import torch
+from conftest import generator, value_and_grad
 from in_turn import in_turn
 from representatives import every_path
+from torch.nn.functional import embedding, linear
 
 import symloss
 from symloss import functional
@@ -19,32 +21,33 @@ from symloss.losses.kernels.targets import kernel_for
 from symloss.losses.logits import HALF
 
 
-def head_of(n=40, d=6, c=30, dtype=torch.float64, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    made = [torch.randn(*shape, dtype=dtype, generator=generator) for shape in ((n, d), (c, d), (c,))]
-    return [part.requires_grad_() for part in made], torch.randint(c, (n,), generator=generator)
+def head_of(n=40, d=6, c=30, dtype=torch.float64):
+    drawn = generator(0)
+    parts = [torch.randn(*shape, dtype=dtype, generator=drawn) for shape in ((n, d), (c, d), (c,))]
+    return [part.requires_grad_() for part in parts], torch.randint(c, (n,), generator=drawn)
 
 
 def through_scores(loss, features, weight, bias, target, normalize=None, temperature=1.0, class_weight=None, **options):
     options.pop("block_bytes", None)
-    z = torch.nn.functional.linear(features, weight, bias)
-    scores = score_map(normalize, temperature)
-    flat = z.reshape(-1, z.shape[-1])
-    found = evaluate(loss, flat, target.reshape(-1), Options(weight=class_weight, score_map=scores, **options))
+    z = linear(features, weight, bias).flatten(0, -2)
+    options |= {"weight": class_weight, "score_map": score_map(normalize, temperature)}
+    found = evaluate(loss, z, target.reshape(-1), Options(**options))
     return found.reshape(target.shape) if options.get("reduction") == "none" else found
 
 
-def compare(loss, parts, target, tolerance=1e-9, **options):
-    results = []
-    for way in (heads.linear_loss, through_scores):
-        value = way(loss, *parts, target, **options)
-        wanted = [part for part in parts if part is not None and part.requires_grad]
-        upstream = torch.linspace(0.5, 1.5, value.numel(), dtype=value.dtype).reshape(value.shape)
-        results.append([value, *torch.autograd.grad(value, wanted, upstream)])
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+def with_gradients(value, parts):
+    """The value, and the gradients of the parts that have one, of its entries weighed one by one."""
+    upstream = torch.linspace(0.5, 1.5, value.numel(), dtype=value.dtype).reshape(value.shape)
+    wanted = [part for part in parts if part is not None and part.requires_grad]
+    return [value.detach(), *torch.autograd.grad(value, wanted, upstream, retain_graph=True)]
 
 
+def compare(loss, parts, target, **options):
+    ours, theirs = (with_gradients(way(loss, *parts, target, **options), parts) for way in WAYS)
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+WAYS = (heads.linear_loss, through_scores)
 UNHINGED, GCE = RECORDS["unhinged"].loss(), RECORDS["gce"].loss()
 CLASS_WEIGHT = torch.linspace(0.5, 2, 30, dtype=torch.float64)
 SIXTEEN_ROWS = 16 * 30 * 8
@@ -59,8 +62,7 @@ def forbidden(*_):
 def test_unhinged_without_scores(normalize, weighted, biased, monkeypatch):
     monkeypatch.setattr(Head, "scores", forbidden)
     (features, weight, bias), target = head_of()
-    some_ignored = target.clone()
-    some_ignored[::3] = 7
+    some_ignored = target.index_fill(0, torch.arange(0, 40, 3), 7)
     options = {"normalize": normalize, "temperature": 0.3 if normalize else 1.0, "ignore_index": 7}
     options |= {"class_weight": CLASS_WEIGHT} if weighted else {}
     for reduction, labels in itertools.product(("mean", "sum", "none"), (target, some_ignored)):
@@ -88,14 +90,14 @@ def test_gradients_only_where_wanted_and_twice(name):
         for number, part in enumerate(parts):
             part.requires_grad_(number == wanted)
         compare(RECORDS[name].loss(), parts, target, normalize="l2")
-    parts, target = head_of()
-    value = heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize="l2")
-    first = torch.autograd.grad(value, parts, retain_graph=True)
-    torch.testing.assert_close(first, torch.autograd.grad(value, parts), rtol=1e-9, atol=1e-12)
     parts, target = head_of(n=12, c=5, d=3)
-    assert torch.autograd.gradgradcheck(
-        lambda *parts: heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize="l2"), parts
-    )
+
+    def step(*parts):
+        return heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize="l2")
+
+    value = step(*parts)
+    torch.testing.assert_close(with_gradients(value, parts), with_gradients(value, parts), rtol=1e-9, atol=1e-12)
+    assert torch.autograd.gradgradcheck(step, parts)
 
 
 def test_the_cheaper_way_is_chosen():
@@ -126,25 +128,18 @@ def test_a_norm_that_is_lost_in_the_gram_matrix_is_taken_from_the_scores(size, b
 
     float32 scores have that many digits less too: the head must be as exact as they are.
     """
-    generator = torch.Generator().manual_seed(0)
-    n, d, c = 40, 16, 500
-    direction = torch.nn.functional.normalize(torch.randn(d, dtype=torch.float64, generator=generator), dim=0)
-    weight = 0.1 * torch.randn(c, d, dtype=torch.float64, generator=generator)
-    weight += size * torch.randn(c, 1, dtype=torch.float64, generator=generator) * direction
-    features = torch.randn(n, d, dtype=torch.float64, generator=generator)
-    features -= (features @ direction)[:, None] * direction
-    bias = torch.randn(c, dtype=torch.float64, generator=generator) if biased else None
-    target = torch.randint(c, (n,), generator=generator)
-    single = [None if part is None else part.float() for part in (features, weight, bias)]
-    assert linear_head.pays(Head(*single), symloss.losses.UnitScores())
+    (features, weight, bias), target = head_of(d=16, c=500)
+    direction = torch.nn.functional.normalize(torch.randn(16).double(), dim=0)
+    features = features - (features @ direction)[:, None] * direction
+    weight = 0.1 * weight + size * torch.randn(500, 1) * direction
+    single = [part.detach().float() for part in (features, weight, bias)[: 2 + biased]]
+    assert linear_head.pays(Head(*single, *[None] * (not biased)), symloss.losses.UnitScores())
 
-    def value_and_gradients(way, dtype):
-        parts = [None if part is None else part.to(dtype).requires_grad_() for part in single]
-        values = way(UNHINGED, *parts, target, normalize="l2", reduction="none")
-        return [values, *torch.autograd.grad(values.sum(), [part for part in parts if part is not None])]
+    def found(way, dtype):
+        parts = [part.to(dtype).requires_grad_() for part in single] + [None] * (not biased)
+        return with_gradients(way(UNHINGED, *parts, target, normalize="l2", reduction="none"), parts)
 
-    exact = value_and_gradients(through_scores, torch.float64)
-    for ours, truth in zip(value_and_gradients(heads.linear_loss, torch.float32), exact, strict=True):
+    for ours, truth in zip(*map(found, WAYS, (torch.float32, torch.float64)), strict=True):
         assert (ours - truth).abs().max() <= 1e-6 * size * truth.abs().max()
 
 
@@ -189,9 +184,8 @@ def test_edges(name):
     """Leading dimensions, one example, no example, all ignored, int32 labels, half precision."""
     loss = RECORDS[name].loss()
     (features, weight, bias), target = head_of(n=24)
-    shaped = features.detach().reshape(4, 6, -1).requires_grad_()
-    compare(loss, (shaped, weight, bias), target.reshape(4, 6), normalize="l2")
-    compare(loss, (features.detach()[:1].requires_grad_(), weight, bias), target[:1], normalize="l2")
+    compare(loss, (features.reshape(4, 6, -1), weight, bias), target.reshape(4, 6), normalize="l2")
+    compare(loss, (features[:1], weight, bias), target[:1], normalize="l2")
     assert heads.linear_loss(loss, features[:0], weight, bias, target[:0]).isnan()
     assert heads.linear_loss(loss, features, weight, bias, torch.full_like(target, -100)).isnan()
     by_long = heads.linear_loss(loss, features, weight, bias, target)
@@ -211,7 +205,7 @@ def test_heads_compile_to_one_graph():
         return heads.linear_loss(UNHINGED, *parts, target, normalize="l2")
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
-    ours, theirs = (torch.autograd.grad(way(*parts), parts) for way in (compiled, step))
+    ours, theirs = (with_gradients(way(*parts), parts) for way in (compiled, step))
     torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
@@ -237,8 +231,7 @@ def test_a_compiled_head_runs_between_graphs_if_its_scores_do_not_fit(spec, opti
         return graph
 
     def step(module):
-        value = module(features, target)
-        return [value, *torch.autograd.grad(value.sum(), (features, head.weight, head.bias))]
+        return with_gradients(module(features, target), (features, head.weight, head.bias))
 
     expected = step(head)
     torch._dynamo.reset()
@@ -252,8 +245,6 @@ def test_module():
     features, target = torch.randn(40, 6), torch.randint(30, (40,))
     value, expected = head(features, target), symloss.Unhinged(reduction="sum")(head.logits(features), target)
     assert value.item() == pytest.approx(expected.item(), abs=1e-4)
-    value.backward()
-    assert head.weight.grad.shape == (30, 6)
     assert torch.equal(head.predict(features), head.logits(features).argmax(1))
     again = symloss.LinearLoss("unhinged", 6, 30)
     again.load_state_dict(head.state_dict())
@@ -360,11 +351,12 @@ def test_float16_keeps_small_gradients():
     parts = (features / 100).half(), (weight / 100).half()
     exact = gradients(GCE, [part.double() for part in parts], target)[1:]
     assert max(relative_errors(gradients(GCE, parts, target, 2.0**16)[1:], exact)) < 1e-2
-    scores = (features.detach() @ weight.detach().T).half().requires_grad_()
-    (symloss.GCE()(scores, target) * 1e-4 * 2.0**16).backward()
-    exact_scores = scores.detach().double().requires_grad_()
-    (symloss.GCE()(exact_scores, target) * 1e-4 * 2.0**16).backward()
-    torch.testing.assert_close(scores.grad.double(), exact_scores.grad, rtol=2e-3, atol=1e-6)
+    scores = (features @ weight.T).half()
+    ours, truth = (
+        value_and_grad(lambda z: symloss.GCE()(z, target) * 1e-4 * 2.0**16, each)[1]
+        for each in (scores, scores.double())
+    )
+    torch.testing.assert_close(ours.double(), truth, rtol=2e-3, atol=1e-6)
 
 
 def test_blocks_keep_to_the_memory():
@@ -387,13 +379,11 @@ def test_a_soft_cap_is_that_of_the_scores(name):
     """A class that is masked out, by its bias, stays so."""
     parts, target = head_of()
     parts[2].data[29], target[target == 29], target[5] = -torch.inf, 0, -100
-    loss = RECORDS[name].loss()
-    leaves = [part.detach().clone().requires_grad_() for part in parts]
-    z = torch.nn.functional.linear(*leaves)
+    loss, z = RECORDS[name].loss(), linear(*parts)
     truth = loss(torch.where(z == -torch.inf, z, 2.0 * (z / 2.0).tanh()), target)
-    expected = [truth, *torch.autograd.grad(truth, leaves)]
-    value = heads.linear_loss(loss, *parts, target, softcap=2.0)
-    torch.testing.assert_close([value, *torch.autograd.grad(value, parts)], expected, rtol=1e-9, atol=1e-11)
+    ours = heads.linear_loss(loss, *parts, target, softcap=2.0)
+    found, expected = (with_gradients(value, parts) for value in (ours, truth))
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
 
 @in_turn("dtype", [torch.float64, torch.bfloat16])
@@ -403,8 +393,8 @@ def test_parts_of_a_batch_add_up(name, dtype):
 
     A part that is all padding adds 0, not NaN.
     """
-    (features, weight, _), target = head_of(n=64, dtype=torch.float64)
-    features, weight, loss = features.detach().to(dtype), weight.detach().to(dtype), RECORDS[name].loss()
+    (*parts, _), target = head_of(n=64)
+    (features, weight), loss = (part.detach().to(dtype) for part in parts), RECORDS[name].loss()
     for row, padding in enumerate((0, 3, 5, 7, 1, 8, 2, 4)):
         target[8 * row + 8 - padding : 8 * row + 8] = -100
     whole = gradients(loss, (features, weight), target)
@@ -412,15 +402,11 @@ def test_parts_of_a_batch_add_up(name, dtype):
 
     def accumulated(**options):
         leaf = weight.clone().requires_grad_()
-        total = 0.0
-        for part in range(0, 64, 8):
-            rows = slice(part, part + 8)
-            if (target[rows] == -100).all() and not options:
-                continue  # its mean is no number
-            value = heads.linear_loss(loss, features[rows], leaf, None, target[rows], **options)
-            value.backward()
-            total += value.item()
-        return total, leaf.grad.double()
+        batches = zip(features.split(8), target.split(8), strict=True)
+        values = [heads.linear_loss(loss, rows, leaf, None, labels, **options) for rows, labels in batches]
+        total = sum(value for value in values if value.isfinite() or options)  # a mean over padding is no number
+        total.backward()
+        return total.item(), leaf.grad.double()
 
     rounding = {"rtol": 1e-9, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 2e-2, "atol": 2e-3}
     for given in (count, int(count)):
@@ -432,16 +418,11 @@ def test_parts_of_a_batch_add_up(name, dtype):
 
 def test_shared_weights():
     """The weights of the head are also those of an embedding: both gradients arrive."""
-    generator = torch.Generator().manual_seed(0)
-    table = torch.randn(30, 6, dtype=torch.float64, generator=generator)
-    tokens = torch.randint(30, (2, 8), generator=generator)
-    found = []
-    for way in (heads.linear_loss, lambda loss, h, w, b, y: loss((h @ w.T).flatten(0, 1), y.flatten())):
-        leaf = table.clone().requires_grad_()
-        hidden = torch.nn.functional.embedding(tokens, leaf).cumsum(1).tanh()
-        way(GCE, hidden[:, :-1], leaf, None, tokens[:, 1:]).backward()
-        found.append(leaf.grad)
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
+    (_, table, _), tokens = head_of(n=16)
+    tokens = tokens.reshape(2, 8)
+    hidden = embedding(tokens, table).cumsum(1).tanh()[:, :-1]
+    ours, theirs = (with_gradients(way(GCE, hidden, table, None, tokens[:, 1:]), [table]) for way in WAYS)
+    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 @in_turn("name", ["gce", "unhinged"])
