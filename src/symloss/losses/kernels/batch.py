@@ -210,12 +210,14 @@ class Way(ABC):
     def loss(self, *inputs: Tensor | None) -> Tensor | None:
         """Return the loss, for autograd; None if sums may overflow, which is left to the plain formulas."""
         try:
-            if not torch.is_grad_enabled() or not any(part is not None and part.requires_grad for part in inputs):
-                return self.examples.reduced(self.forward(inputs, [False] * len(inputs))[0])
-            value: Tensor = _WithGradients.apply(self, *inputs)  # type: ignore[no-untyped-call]
+            if torch.is_grad_enabled():
+                for part in inputs:  # a generator would take as long as a small reduction
+                    if part is not None and part.requires_grad:
+                        value: Tensor = _WithGradients.apply(self, *inputs)  # type: ignore[no-untyped-call]
+                        return value
+            return self.examples.reduced(self.forward(inputs, [False] * len(inputs))[0])
         except TooLargeError:
             return None
-        return value
 
 
 @dataclass
@@ -228,7 +230,7 @@ class BatchLoss(Way):
     def forward(self, inputs: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor, Gradients | None]:
         (z,) = inputs
         # float16 cannot hold small gradients before they are scaled by the upstream gradient.
-        if z.dtype == torch.float16 or not any(wanted):
+        if z.dtype == torch.float16 or not wanted[0]:
             return self._values(z, None), None
         scores = z.detach() if self.overwrite else z
         gradient = scores if self.overwrite else torch.empty_like(z)
@@ -249,24 +251,24 @@ class _WithGradients(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, way: Way, *inputs: Tensor | None) -> Tensor:
-        values, ctx.kept = way.forward(inputs, ctx.needs_input_grad[1:])
-        ctx.way, lost = way, way.overwrite and ctx.kept is not None
-        ctx.save_for_backward(*(None if lost else part for part in inputs))
+        values, kept = way.forward(inputs, ctx.needs_input_grad[1:])
+        ctx.way, ctx.kept = way, kept
+        ctx.save_for_backward(*([None] * len(inputs) if way.overwrite and kept is not None else inputs))
         return way.examples.reduced(values)
 
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
-        way, inputs, wanted = ctx.way, ctx.saved_tensors, ctx.needs_input_grad[1:]
+        way, inputs = ctx.way, ctx.saved_tensors
         # Autograd would have to copy a gradient to which another reference exists.
         kept, ctx.kept = ctx.kept, None
         again, known = torch.is_grad_enabled(), isinstance(kept, list)
         if inputs[0] is None and (again or not known):
             raise RuntimeError("overwrite=True keeps no scores, so backward can run once and without create_graph=True")
         if again or (not known and is_batched(incoming)):
-            return None, *by_plain(way.plain, inputs, wanted, incoming)
+            return None, *by_plain(way.plain, inputs, ctx.needs_input_grad[1:], incoming)
         if known:
-            return None, *(None if part is None else times(part, incoming) for part in kept)
-        return None, *way.backward(inputs, wanted, incoming, kept)
+            return None, *[None if part is None else times(part, incoming) for part in kept]
+        return None, *way.backward(inputs, ctx.needs_input_grad[1:], incoming, kept)
 
 
 def is_batched(tensor: Tensor) -> bool:

@@ -410,11 +410,18 @@ LABELS, PROBABILITIES, WEIGHTS = "labels", "probabilities", "weights"
 
 def kernel_for(loss: Loss, classes: int, unit: Unit | None = None, target: str = LABELS) -> Kernel | None:
     """Return the kernel of a loss for this number of classes; None if there is none. ``unit`` divides the scores."""
-    return _cached_kernel(loss, classes, unit, target) if is_key(loss) else None
+    try:
+        return _cached_kernel(loss, classes, unit, target)
+    except TypeError:  # to ask first would take longer than to find the kernel
+        if is_key(loss):
+            raise
+        return None
 
 
 @functools.lru_cache(maxsize=256)
 def _cached_kernel(loss: Loss, classes: int, unit: Unit | None, target: str) -> Kernel | None:
+    if not is_key(loss):
+        raise TypeError("the loss holds tensors or modules, and the cache must not keep them alive")
     form = form_of(loss, classes)
     # With two classes the sum has one term, which may be as small as 1 - p. The plain formulas keep its digits.
     if form is None or (classes < 3 and form.summed):
