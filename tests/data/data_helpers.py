@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 from refusals import refused
 
 from symloss.data import DataSet, open_data
 from symloss.data.cells import FrameTable
+from symloss.data.dataset import Examples
 from symloss.data.table_encoder import describe_cells
 
 
@@ -27,24 +29,20 @@ def idx_bytes(values: np.ndarray) -> bytes:
     return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
 
 
-IDX_NAMES = (
-    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
-    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
-)
-
-
 def write_idx(
     folder: Path, *, packed: bool = False, sizes: tuple[int, int] = (12, 5), first: int = 0
 ) -> list[np.ndarray]:
     """Images and labels of a small MNIST: training images, training labels, test images, test labels."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for seed, (names, size) in enumerate(zip(IDX_NAMES, sizes, strict=True), first):
-        parts = random_bytes(size, 28, 28, seed=seed), random_bytes(size, seed=seed, high=10)
-        for name, part in zip(names, parts, strict=True):
+    for seed, (part, size) in enumerate(zip(("train", "t10k"), sizes, strict=True), first):
+        for name, values in (
+            (f"{part}-images-idx3-ubyte", random_bytes(size, 28, 28, seed=seed)),
+            (f"{part}-labels-idx1-ubyte", random_bytes(size, seed=seed, high=10)),
+        ):
             path = folder / (f"{name}.gz" if packed else name)
-            path.write_bytes(gzip.compress(idx_bytes(part)) if packed else idx_bytes(part))
-            written.append(part)
+            path.write_bytes(gzip.compress(idx_bytes(values)) if packed else idx_bytes(values))
+            written.append(values)
     return written
 
 
@@ -111,6 +109,21 @@ def skipping(path: Path | str, **options: object) -> tuple[DataSet, list[tuple[P
     """Open a data set without its bad files, and return what was said of these."""
     told: list[tuple[Path, str]] = []
     return open_data(str(path), skip_bad=True, on_bad=lambda *bad: told.append(bad), **options), told
+
+
+def holds(examples: Examples, inputs: object, labels: list[int]) -> None:
+    """Bytes or float32 that equal these, and their labels."""
+    inputs = np.asarray(inputs)
+    assert examples.inputs.dtype == (torch.uint8 if inputs.dtype == np.uint8 else torch.float32)
+    np.testing.assert_array_equal(examples.inputs.numpy(), inputs.astype(examples.inputs.numpy().dtype))
+    assert (examples.labels.dtype, examples.labels.tolist()) == (torch.int64, labels)
+
+
+def is_scaled(data: DataSet, values: np.ndarray) -> None:
+    """By the mean and the standard deviation of each feature or channel; bytes count from 0 to 1."""
+    values, axes = (values / 255 if values.dtype == np.uint8 else values), (0, *range(2, values.ndim))
+    np.testing.assert_allclose(data.scaling.mean, values.mean(axes), rtol=1e-12)
+    np.testing.assert_allclose(data.scaling.std, values.std(axes), rtol=1e-12)
 
 
 def not_opened(data, *ingredients, exception=ValueError, **options):

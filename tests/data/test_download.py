@@ -223,19 +223,15 @@ def test_only_http_is_followed(tmp_path, blob):
 
 
 def test_an_archive_is_unpacked_verified_and_not_fetched_again(tmp_path, shop, monkeypatch):
-    names = [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]
-    files = {
-        f"cifar-10-batches-py/{name}": python2_pickle("labels", [k, 9], random_bytes(2, 3072, seed=k))
-        for k, name in enumerate(names)
-    }
-    packed = io.BytesIO()
+    archive, packed, unpacked = "cifar-10-python.tar.gz", io.BytesIO(), {}
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name, content in files.items():
-            tar.addfile(member(name, size=len(content)), io.BytesIO(content))
-    shop.files["cifar-10-python.tar.gz"] = packed.getvalue()
-    sums = {"files": {"cifar-10-python.tar.gz": md5(packed.getvalue())}}
-    sums["unpacked"] = {Path(name).name: md5(content) for name, content in files.items()}
-    monkeypatch.setitem(SOURCES, "cifar10", SOURCES["cifar10"]._replace(url=shop.url, **sums))
+        for k, name in enumerate([*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]):
+            content = python2_pickle("labels", [k, 9], random_bytes(2, 3072, seed=k))
+            tar.addfile(member(f"cifar-10-batches-py/{name}", size=len(content)), io.BytesIO(content))
+            unpacked[name] = md5(content)
+    shop.files[archive] = packed.getvalue()
+    source = Source(shop.url, "cifar-10-batches-py", {archive: md5(packed.getvalue())}, unpacked)
+    monkeypatch.setitem(SOURCES, "cifar10", source)
     folder = get("cifar10", tmp_path)
     assert list(tmp_path.iterdir()) == [folder]
     assert open_data("cifar10", root=tmp_path).train.labels.tolist() == [0, 9, 1, 9, 2, 9, 3, 9, 4, 9]
@@ -259,11 +255,10 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, **attributes: object) -> ta
 
 
 def write_tar(path: Path, *members: tarfile.TarInfo) -> Path:
-    content = b"evil"
     with tarfile.open(path, "w:gz") as tar:
         for info in (member("good", tarfile.DIRTYPE), member("good/file"), *members):
-            info.size = len(content) if info.isreg() else 0
-            tar.addfile(info, io.BytesIO(content) if info.isreg() else None)
+            info.size = len("evil") if info.isreg() else 0
+            tar.addfile(info, io.BytesIO(b"evil"))
     return path
 
 
@@ -282,8 +277,7 @@ LINKS = tarfile.SYMTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tar
     ],
 )
 def test_hostile_members(tmp_path, info, said):
-    home = tmp_path / "data"
-    archive = write_tar(tmp_path / "a.tar.gz", info)
+    home, archive = tmp_path / "data", write_tar(tmp_path / "a.tar.gz", info)
     with refused(ValueError, archive, "must hold only", said):
         extract(archive, home / "good")
     assert list(home.iterdir()) == []
@@ -292,17 +286,12 @@ def test_hostile_members(tmp_path, info, said):
 
 def bomb(path: Path, *members: tuple[tarfile.TarInfo, int]) -> Path:
     """An archive of zeros, packed to a thousandth; the size that is announced, and the bytes that are there."""
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        for info, size in members:
-            file.write(info.tobuf(tarfile.GNU_FORMAT))
-            file.write(bytes(size))
-        file.write(bytes(1024))
+    content = b"".join(info.tobuf(tarfile.GNU_FORMAT) + bytes(size) for info, size in members)
+    path.write_bytes(gzip.compress(content + bytes(1024), 1))
     return path
 
 
 HEAD = member("good/a", tarfile.XHDTYPE, size=51_200)
-
-
 MORE = ("no more than 100000 bytes", "got more")
 
 
@@ -341,19 +330,19 @@ def test_a_damaged_archive_leaves_nothing(tmp_path):
     assert list(home.iterdir()) == []
 
 
-def interrupted(_: tarfile.TarFile, folder: str, *given: object, **named: object) -> None:
-    (Path(folder) / "good").mkdir()
-    raise KeyboardInterrupt
-
-
 def test_a_full_disk_or_an_interrupt_leaves_nothing_and_a_folder_takes_its_place_whole(tmp_path, monkeypatch):
     home, archive = tmp_path / "data", write_tar(tmp_path / "a.tar.gz", member("./good/sub/more"))
     with largest_file(3), refused(DiskFull, home / "good", "cannot be written", "File too large"):
         extract(archive, home / "good")
-    with monkeypatch.context() as patch:
-        patch.setattr(tarfile.TarFile, "extractall", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            extract(archive, home / "good")
+
+    def interrupted(_: tarfile.TarFile, folder: str, *given: object, **named: object) -> None:
+        (Path(folder) / "good").mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        extract(archive, home / "good")
+    monkeypatch.undo()
     assert list(home.iterdir()) == []
     extract(archive, home / "good")
     found = {str(path.relative_to(home)): path.read_text() for path in home.rglob("*") if path.is_file()}

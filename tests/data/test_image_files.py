@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from data_helpers import cut, not_opened, random_bytes, save_image, skipping
+from data_helpers import cut, holds, is_scaled, not_opened, random_bytes, save_image, skipping
 from in_turn import in_turn
 from PIL import EpsImagePlugin, Image
 
@@ -32,33 +32,34 @@ def write_classes(folder: Path, *, shape=(6, 5, 3), each: int = 2, names=("cat",
     return pixels.transpose(0, 3, 1, 2) if len(shape) == 3 else pixels[:, None]
 
 
+LABELS = [0, 0, 1, 1]
+
+
 def pixels(data) -> np.ndarray:
-    assert data.train.inputs.dtype == torch.uint8
     return data.train.inputs.numpy()
 
 
 @in_turn("shape", [(6, 5, 3), (6, 5)])
 def test_images_of_one_size_live_in_one_tensor_if_they_fit(tmp_path, monkeypatch, shape):
-    written = write_classes(tmp_path / "pets", shape=shape)
+    folder = tmp_path / "pets"
+    written = write_classes(folder, shape=shape)
     for litter in ("cat/.DS_Store", "cat/Thumbs.db", "README.txt"):
-        (tmp_path / "pets" / litter).write_text("litter")
-    (tmp_path / "pets" / ".git").mkdir()
+        (folder / litter).write_text("litter")
+    (folder / ".git").mkdir()
     monkeypatch.setattr(images, "RESIDENT_BYTES", written.size)
-    data = open_data(str(tmp_path / "pets"))
-    np.testing.assert_array_equal(pixels(data), written)
-    assert data.train.labels.tolist() == [0, 0, 1, 1]
+    data = open_data(str(folder))
+    holds(data.train, written, LABELS)
+    is_scaled(data, written)
     assert (data.name, data.class_names, data.test, data.size) == ("pets", ("cat", "dog"), None, None)
-    np.testing.assert_allclose(data.scaling.mean, (written / 255).mean((0, 2, 3)), rtol=1e-12)
-    np.testing.assert_allclose(data.scaling.std, (written / 255).std((0, 2, 3)), rtol=1e-12)
     # A damaged file that is skipped changes nothing, though it is in colour and of another size.
-    cut(save_image(tmp_path / "pets" / "cat" / "0bad.png", random_bytes(50, 50, 3)))
-    np.testing.assert_array_equal(pixels(skipping(tmp_path / "pets")[0]), written)
-    (tmp_path / "pets" / "cat" / "0bad.png").unlink()
+    bad = cut(save_image(folder / "cat" / "0bad.png", random_bytes(50, 50, 3)))
+    holds(skipping(folder)[0].train, written, LABELS)
+    bad.unlink()
     monkeypatch.setattr(images, "RESIDENT_BYTES", written.size - 1)
-    assert open_data(str(tmp_path / "pets")).streamed
-    save_image(tmp_path / "pets" / "cat" / "0.png", random_bytes(6, 5, 3))  # one of them coloured: three channels
+    assert open_data(str(folder)).streamed
+    save_image(folder / "cat" / "0.png", random_bytes(6, 5, 3))  # one of them coloured: three channels
     monkeypatch.undo()
-    found = pixels(open_data(str(tmp_path / "pets")))
+    found = pixels(open_data(str(folder)))
     assert found.shape == (4, 3, 6, 5)
     assert np.array_equal(found[1, 0], found[1, 2]) == (len(shape) == 2)
 
@@ -83,15 +84,13 @@ def test_constant_channels_sixteen_bits_and_palettes_with_transparency(tmp_path)
 @in_turn("suffix", ["png", "jpg"])
 @in_turn("orientation, turns", [(1, 0), (3, 2), (6, 3), (8, 1)])
 def test_images_stand_upright(tmp_path, suffix, orientation, turns):
-    """EXIF says how the camera was held."""
     exif = Image.Exif()
-    exif[0x0112] = orientation
+    exif[0x0112] = orientation  # how the camera was held
     shown = np.zeros((8, 16, 3), dtype=np.uint8)
     shown[:, :8] = 255
     for name in ("a", "b"):
         save_image(tmp_path / name / f"0.{suffix}", shown, exif=exif)
     read = pixels(open_data(str(tmp_path)))[0]
-    assert read.shape[1:] == np.rot90(shown, turns).shape[:2]
     np.testing.assert_allclose(read, np.rot90(shown, turns).transpose(2, 0, 1), atol=3)
 
 
@@ -112,13 +111,10 @@ def test_data_to_test_on_and_names_of_folders(tmp_path):
     for each, part in enumerate(("val", "test"), 1):
         written = write_classes(tmp_path / part, each=each)
         data = open_data(str(tmp_path))
-        np.testing.assert_array_equal(pixels(data), train)
-        np.testing.assert_array_equal(data.test.inputs.numpy(), written)
-        assert data.test.labels.tolist() == [0] * each + [1] * each
+        holds(data.train, train, [0] * 3 + [1] * 3)
+        holds(data.test, written, [0] * each + [1] * each)
     clean = write_classes(tmp_path / "clean", each=1, names=("dog",))
-    data = open_data(str(tmp_path), test=tmp_path / "clean")
-    np.testing.assert_array_equal(data.test.inputs.numpy(), clean)
-    assert data.test.labels.tolist() == [1]
+    holds(open_data(str(tmp_path), test=tmp_path / "clean").test, clean, [1])
     # Names of classes: "train" of locomotives, and numbers in their order.
     write_classes(tmp_path / "vehicles", names=("bus", "train"))
     assert open_data(str(tmp_path / "vehicles")).class_names == ("bus", "train")
@@ -165,12 +161,11 @@ def test_a_bad_file_is_named_or_skipped(tmp_path, monkeypatch, name, content, re
     path = tmp_path / "cat" / name  # between two good ones
     path.write_bytes(content)
     not_opened(tmp_path, path, "must be an image", reason, "--skip-bad", "skip_bad=True")
-    data, told = skipping(tmp_path)
-    np.testing.assert_array_equal(pixels(data), written)
-    assert data.train.labels.tolist() == [0, 0, 1, 1]
+    data, ((bad, said),) = skipping(tmp_path)
+    holds(data.train, written, LABELS)
     assert list(data.train.origin.files) == ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"]
-    assert [bad[0] for bad in told] == [path]
-    assert reason in told[0][1]
+    assert bad == path
+    assert reason in said
     path.unlink()
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)  # of 30: Pillow only warns up to 40
     not_opened(tmp_path, tmp_path / "cat" / "0.png", "more than the allowed 20 pixels")
@@ -205,12 +200,10 @@ def test_pipes_and_devices(tmp_path):
     for odd in ("pipe.csv", "/dev/zero", "all"):
         table.write_text(f"image,label\n{odd},cat\n" + "".join(lines))
         not_opened(table, tmp_path / odd, "must be an image", "got a folder, a pipe or a device")
-        np.testing.assert_array_equal(pixels(skipping(table)[0]), written)
-    for argument, given in (
-        ("data", (tmp_path / "pipe.csv", None)),
-        ("test", (tmp_path / "all", tmp_path / "pipe.csv")),
-    ):
-        not_opened(given[0], f"{argument} must be a folder or a file", "pipe", tmp_path / "pipe.csv", test=given[1])
+        holds(skipping(table)[0].train, written, LABELS)
+    pipe = tmp_path / "pipe.csv"
+    for argument, data, test in (("data", pipe, None), ("test", tmp_path / "all", pipe)):
+        not_opened(data, f"{argument} must be a folder or a file", "pipe", pipe, test=test)
 
 
 def test_empty_classes_and_folders_without_classes(tmp_path):
@@ -254,27 +247,12 @@ def test_rows_and_files_of_a_table_without_what_was_left_out(tmp_path):
     assert (found.rows, found.files) == (None, None)
 
 
-SQUARE = [(32, 32)] * 3
-MIXED = [(24, 40), (30, 26), (400, 300), (500, 28)]
-
-
-@in_turn(
-    "size, sides, memory, expected",
-    [
-        (None, SQUARE, True, None),
-        (None, SQUARE, False, 32),
-        (None, [(100, 900)] * 2, True, None),
-        (None, MIXED, True, 26),
-        (None, [(300, 400)] * 3, True, 224),
-        (None, [(2000, 3000), (300, 400)], True, 224),
-        (32, SQUARE, True, None),
-        (32, SQUARE, False, 32),
-        (64, SQUARE, True, 64),
-        (64, MIXED, True, 64),
-    ],
-)
-def test_the_size_of_images(size, sides, memory, expected):
-    assert chosen_size(size, sides, memory) == expected
+def test_the_size_of_images():
+    square, mixed, photos = [(32, 32)] * 3, [(24, 40), (30, 26), (400, 300), (500, 28)], [(2000, 3000), (300, 400)]
+    cases = (square, True), (square, False), ([(100, 900)] * 2, True), (mixed, True), ([(300, 400)] * 3, True)
+    assert [chosen_size(None, *case) for case in (*cases, (photos, True))] == [None, 32, None, 26, 224, 224]
+    assert [chosen_size(32, square, memory) for memory in (True, False)] == [None, 32]
+    assert [chosen_size(64, sides, True) for sides in (square, mixed)] == [64, 64]
 
 
 @pytest.fixture
@@ -328,10 +306,8 @@ def test_files_move_to_their_class_and_never_onto_another(tmp_path, part):
     assert all((tmp_path / old).exists() for old, _ in found)
     (tmp_path / "bird").mkdir()
     files = ["bird/1.png", "cat/1.png", "dog/2.png"]
-    assert [new for _, new in image_moves(tmp_path / "bird", files, {0: "dog", 1: "dog"})] == [
-        "dog/1.png",
-        "dog/1-1.png",
-    ]
+    moves = image_moves(tmp_path / "bird", files, {0: "dog", 1: "dog"})
+    assert [new for _, new in moves] == ["dog/1.png", "dog/1-1.png"]
 
 
 def decoded(png):
