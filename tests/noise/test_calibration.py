@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import generator
+from conftest import generator, random_scores
 from in_turn import in_turn
 from refusals import all_refused
 
@@ -16,11 +16,14 @@ NOTHING = torch.eye(4, dtype=torch.float64)
 
 def draw(transition, count=4000, temperature=0.5, seed=0):
     """Scores, the true classes by softmax(scores / temperature), and labels by the transition matrix."""
-    classes = len(transition)
-    scores = 1.5 * torch.randn(count, classes, dtype=torch.float64, generator=generator(seed))
+    scores = random_scores(count, len(transition), seed=seed)
     true = torch.multinomial((scores / temperature).softmax(1), 1, generator=generator(seed + 1)).squeeze(1)
     labels = torch.multinomial(transition[true], 1, generator=generator(seed + 2)).squeeze(1)
     return scores, true, labels
+
+
+def share_wrong(true, labels, within):
+    return pytest.approx(float((labels != true).double().mean()), abs=within)
 
 
 @in_turn("transition", [PAIR, UNEQUAL, NOTHING])
@@ -29,7 +32,7 @@ def test_it_finds_what_the_examples_were_drawn_from(transition):
     found = calibrate(scores, labels)
     assert found.temperature == pytest.approx(0.5, rel=0.15)
     assert torch.allclose(found.transition, transition, atol=0.05)
-    assert found.noise_rate == pytest.approx(float((labels != true).double().mean()), abs=0.03)
+    assert found.noise_rate == share_wrong(true, labels, 0.03)
 
 
 def test_probabilities_are_those_of_the_true_class():
@@ -56,8 +59,7 @@ def test_the_label_tells_more_about_the_true_class():
 
 def test_noise_that_depends_on_the_features_needs_classes_that_are_apart():
     """Labels of one half of the space are wrong: that may as well be a region in which classes overlap."""
-    scores, _, _ = draw(NOTHING)
-    scores = 4 * scores
+    scores = 4 * draw(NOTHING)[0]
     true = scores.argmax(1)
     doubt = torch.rand(len(true), generator=generator(9)) < 0.6 * (scores.sort(1).values.diff()[:, -1] < 4)
     labels = torch.where(doubt, scores.argsort(1)[:, -2], true)
@@ -71,7 +73,7 @@ def test_few_examples_of_many_classes_have_one_rate_and_equal_scores_say_nothing
     scores, true, labels = draw(transition, count=3000, temperature=0.2)
     found = calibrate(scores, labels)
     assert found.transition.unique().numel() == 2
-    assert found.noise_rate == pytest.approx(float((labels != true).double().mean()), abs=0.03)
+    assert found.noise_rate == share_wrong(true, labels, 0.03)
     found = calibrate(torch.zeros(50, 2), torch.arange(50) % 2)
     assert found.temperature == 1
     assert torch.allclose(found.probabilities(torch.zeros(3, 2)), torch.full((3, 2), 0.5, dtype=torch.float64))
@@ -90,7 +92,7 @@ def test_the_interval_covers_the_rate():
     # More examples than choose the temperature.
     scores, true, labels = draw(PAIR, count=25_000)
     found = calibrate(scores, labels)
-    assert found.noise_rate == pytest.approx(float((labels != true).double().mean()), abs=0.01)
+    assert found.noise_rate == share_wrong(true, labels, 0.01)
     low, high = noise_rate_interval(found, scores, labels, draws=20)
     assert found.noise_rate - 0.02 < low < found.noise_rate < high < found.noise_rate + 0.02
 

@@ -75,8 +75,7 @@ COARSE = """
 0 17 8 14 13
 """
 MNIST = {7: 1, 2: 7, 5: 6, 6: 5, 3: 8}
-CIFAR10 = {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}
-"""truck to automobile, bird to airplane, cat and dog to each other, deer to horse"""
+CIFAR10 = {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}  # truck to automobile, bird to airplane, cat to dog and back, deer to horse
 
 
 def moves(matrix: np.ndarray) -> dict[int, int]:
@@ -151,12 +150,9 @@ def test_a_matrix_from_a_file(tmp_path):
 @in_turn("suffix", ["npy", "npz"])
 def test_a_pickle_in_a_matrix_is_not_run(tmp_path, suffix):
     path, trace = tmp_path / f"T.{suffix}", tmp_path / "trace"
-    array = np.array([Bomb(trace)], dtype=object)
-    for write in (
-        lambda: np.save(path, array, allow_pickle=True) if suffix == "npy" else np.savez(path, array),
-        lambda: path.write_bytes(pickle.dumps(Bomb(trace))),
-    ):
-        write()
+    (np.save if suffix == "npy" else np.savez)(path, np.array([Bomb(trace)], dtype=object))
+    for content in (path.read_bytes(), pickle.dumps(Bomb(trace))):
+        path.write_bytes(content)
         with refused(ValueError, "file of a transition matrix must hold one array of numbers", str(path)):
             transition_matrix(parse(f"matrix:{path}"), 3)
     assert not trace.exists()
@@ -171,12 +167,12 @@ def test_a_pickle_in_a_matrix_is_not_run(tmp_path, suffix):
     ],
 )
 def test_damaged_files(tmp_path, name, content):
-    text = f"matrix:{tmp_path / name}"
-    with refused(FileNotFoundError, "path of a transition matrix must be a file", str(tmp_path / name), "not there"):
-        transition_matrix(parse(text), 2)
-    (tmp_path / name).write_text(content)
-    with refused(ValueError, "file of a transition matrix must hold one array of numbers", str(tmp_path / name)):
-        transition_matrix(parse(text), 2)
+    path = tmp_path / name
+    with refused(FileNotFoundError, "path of a transition matrix must be a file", path, "not there"):
+        transition_matrix(parse(f"matrix:{path}"), 2)
+    path.write_text(content)
+    with refused(ValueError, "file of a transition matrix must hold one array of numbers", path):
+        transition_matrix(parse(f"matrix:{path}"), 2)
 
 
 @in_turn(
@@ -192,12 +188,7 @@ def test_damaged_files(tmp_path, name, content):
         ("prior:0.4", 3, {}, "prior must be given for prior noise; got None"),
         ("prior:0.4", 3, {"prior": [0.5, 0.5]}, "prior must have shape (3,); got (2,)"),
         ("prior:0.4", 3, {"prior": [0.5, 0.5, 0.5]}, "prior must sum to 1; got a sum of 1.5"),
-        (
-            "matrix:T.pkl",
-            2,
-            {"T.pkl": []},
-            "must end in .npy, .npz, .csv, .json; got 'T.pkl'",
-        ),
+        ("matrix:T.pkl", 2, {"T.pkl": []}, "must end in .npy, .npz, .csv, .json; got 'T.pkl'"),
         ("matrix:T.npy", 3, {"T.npy": np.eye(4)}, "transition matrix must have shape (3, 3); got (4, 4)"),
         ("matrix:T.npy", 3, {"T.npy": np.ones(3) / 3}, "transition matrix must have shape (3, 3); got (3,)"),
         ("matrix:T.npy", 3, {"T.npy": np.eye(3) * 0.9}, "rows of the transition matrix must sum to 1 ... sum of 0.9"),
