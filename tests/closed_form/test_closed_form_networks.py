@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from closed_form_helpers import blobs
+from conftest import assert_close
 from in_turn import in_turn
 from refusals import all_refused, refused
 from torch import nn
@@ -34,16 +35,15 @@ def embeddings(model, x):
 @in_turn("center", [True, False])
 @in_turn("bias", [True, False])
 def test_it_is_the_classifier_on_the_embeddings_and_nothing_else_changes(center, bias):
-    x, y = data()
-    model = network(bias)
+    (x, y), model = data(), network(bias)
     model[1].eval()
     head, features, before = model[-1], embeddings(model, x), copy.deepcopy(model.state_dict())
     expected = UnhingedClassifier(radius=2.0, fit_intercept=bias, center=center).fit(features, y)
     assert refit_head(model, loader(x, y), radius=2.0, center=center) is model
     assert model[-1] is head
     assert head.weight.requires_grad
-    assert not head._forward_pre_hooks
     assert (head.bias is not None) == (bias or center)
+    assert not head._forward_pre_hooks
     assert (model.training, model[1].training, model[3].training) == (True, False, True)
     for name, value in before.items():
         assert torch.equal(model.state_dict()[name], value) == (not name.startswith("4.")), name
@@ -64,9 +64,8 @@ class OutOfOrder(nn.Module):
 
 
 def test_the_layer_that_runs_last_is_taken_or_the_one_that_is_named():
-    x, y = data()
-    one, two = OutOfOrder(), OutOfOrder()
-    two.load_state_dict(one.state_dict())
+    (x, y), one = data(), OutOfOrder()
+    two = copy.deepcopy(one)
     refit_head(one, loader(x, y))
     refit_head(two, loader(x, y), layer="fc")
     torch.testing.assert_close(one.fc.weight, two.fc.weight)
@@ -80,8 +79,7 @@ def test_the_layer_that_runs_last_is_taken_or_the_one_that_is_named():
 
 
 def test_precision_and_the_order_of_batches():
-    x, y = data()
-    single = network()
+    (x, y), single = data(), network()
     double = copy.deepcopy(single).double()
     refit_head(single, loader(x, y, 200))
     refit_head(double, [(a.double(), b, "more") for a, b in reversed(list(loader(x, y, 7)))])
@@ -90,8 +88,7 @@ def test_precision_and_the_order_of_batches():
 
 
 def test_what_cannot_be_right():
-    x, y = data()
-    model = network()
+    (x, y), model = data(), network()
     before = model[-1].weight.clone()
     with pytest.raises(ValueError, match="Input X contains NaN"):
         refit_head(model, loader(x * torch.nan, y))
@@ -121,17 +118,13 @@ def double_sum(features, labels, classes):
 @in_turn("classes", [2, 3, 7])
 def test_value_and_gradient_are_those_of_the_double_sum(classes):
     x, y = blobs(50, classes=classes)
-    labels = torch.from_numpy(y)
-    ours, theirs = (torch.from_numpy(x).requires_grad_() for _ in range(2))
-    value, expected = centroid_alignment(ours, labels), double_sum(theirs, labels, classes)
-    torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
-    more = double_sum(theirs, labels, classes + 2)  # classes that are not there count
-    torch.testing.assert_close(centroid_alignment(ours, labels, classes + 2), more)
-    value.backward()
-    expected.backward()
-    torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-12, atol=1e-12)
-    leaf = torch.from_numpy(x[:8]).requires_grad_()
-    assert torch.autograd.gradcheck(lambda f: centroid_alignment(f, labels[:8], classes), leaf)
+    features, labels = torch.from_numpy(x).requires_grad_(), torch.from_numpy(y)
+    # Classes that are not there count.
+    for given, count in ((None, classes), (classes + 2, classes + 2)):
+        values = centroid_alignment(features, labels, given), double_sum(features, labels, count)
+        assert_close(*values)
+        assert_close(*(torch.autograd.grad(value, features)[0] for value in values))
+    assert torch.autograd.gradcheck(lambda f: centroid_alignment(f, labels[:8], classes), features[:8])
 
 
 def test_memory_is_linear_in_the_examples_and_half_precision_is_summed_in_float32():

@@ -16,15 +16,10 @@ from sklearn.pipeline import make_pipeline
 
 from symloss.closed_form import KernelUnhingedClassifier, UnhingedClassifier
 
-KERNELS = ["linear", "rbf", "laplacian", "poly", "cosine", "chi2"]
-ESTIMATORS = [
-    UnhingedClassifier(),
-    KernelUnhingedClassifier(),
-    KernelUnhingedClassifier(kernel="linear", block_size=64, prior="frequencies"),
-]
+LINEAR = KernelUnhingedClassifier(kernel="linear", block_size=64, prior="frequencies")
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", [UnhingedClassifier(), KernelUnhingedClassifier(), LINEAR])
 def test_checks_of_scikit_learn(estimator):
     assert_is_an_estimator(estimator)
 
@@ -40,12 +35,11 @@ def by_the_formula(kernel, y, test_kernel, center=False, radius=1.0):
     return radius * (test_kernel + 1) @ alpha / norm, norm
 
 
-@in_turn("kernel", KERNELS)
+@in_turn("kernel", ["linear", "rbf", "laplacian", "poly", "cosine", "chi2"])
 @in_turn("center", [True, False])
 @in_turn("block", [7, 1000])
 def test_any_kernel_of_scikit_learn_in_blocks_of_any_size(kernel, center, block):
-    x, y = blobs()
-    x = abs(x)
+    x, y = abs(blobs()[0]), blobs()[1]
     test = x[:20] + 0.1
     whole, across = pairwise_kernels(x, metric=kernel), pairwise_kernels(test, x, metric=kernel)
     expected, norm = by_the_formula(whole, y, across, center, radius=2.0)
@@ -58,9 +52,8 @@ def test_any_kernel_of_scikit_learn_in_blocks_of_any_size(kernel, center, block)
 def test_a_function_and_a_matrix_may_be_kernels():
     x, y = blobs()
     named = KernelUnhingedClassifier(gamma=0.4).fit(x, y)
-    own = KernelUnhingedClassifier(
-        kernel=lambda a, b, width: np.exp(-width * ((a - b) ** 2).sum()), kernel_params={"width": 0.4}
-    ).fit(x, y)
+    options = {"kernel": lambda a, b, width: np.exp(-width * ((a - b) ** 2).sum()), "kernel_params": {"width": 0.4}}
+    own = KernelUnhingedClassifier(**options).fit(x, y)
     matrix = KernelUnhingedClassifier(kernel="precomputed", block_size=11).fit(rbf_kernel(x, gamma=0.4), y)
     assert matrix.X_fit_ is None
     expected = named.decision_function(x[:9])

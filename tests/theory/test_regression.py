@@ -1,6 +1,7 @@
 """Regression: means by quadrature and in closed form, with their errors; linear losses; certificates; bad input."""
 
 import copy
+import functools
 import itertools
 import math
 import pickle
@@ -12,10 +13,7 @@ from conftest import assert_close, generator
 from in_turn import in_turn
 from refusals import all_refused, refused
 from scipy import integrate, stats
-from torch import (
-    distributions as D,  # noqa: N812
-    nn,
-)
+from torch import distributions as D, nn  # noqa: N812
 from torch.nn import functional as F  # noqa: N812
 
 from symloss.theory.regression import (
@@ -51,7 +49,7 @@ def mean(distribution, function, nodes=64):
 
 
 def logcosh(t):
-    return (t.abs() + torch.log1p((-2 * t.abs()).exp())) - math.log(2)
+    return t.abs() + torch.log1p((-2 * t.abs()).exp()) - math.log(2)
 
 
 @in_turn("name", DENSITIES)
@@ -134,15 +132,14 @@ PIECEWISE = {
 
 def by_scipy(plain, q, z):
     """The mean by adaptive integration, cut where the loss and the density have kinks."""
-    cuts = sorted({-60.0, -8.0, -4.0, -2.0, -0.3, 0.4, 1.0, 3.5, 60.0, *(z + k for k in (-0.7, -0.5, 0, 0.5, 0.7))})
-    cuts = [cut for cut in cuts if -60 <= cut <= 60]
-    if isinstance(q, D.Uniform):
-        cuts = sorted({min(max(cut, -2.0), 3.5) for cut in cuts})
+    low, high = (-2.0, 3.5) if isinstance(q, D.Uniform) else (-60.0, 60.0)
+    cuts = {low, -8.0, -4.0, -2.0, -0.3, 0.4, 1.0, 3.5, high, *(z + k for k in (-0.7, -0.5, 0, 0.5, 0.7))}
 
     def density(t):
         return plain(z - t) * math.exp(float(q.log_prob(torch.tensor(t, dtype=torch.float64))))
 
-    return sum(integrate.quad(density, a, b, epsabs=1e-12)[0] for a, b in itertools.pairwise(cuts) if b > a)
+    pairs = itertools.pairwise(sorted(cut for cut in cuts if low <= cut <= high))
+    return sum(integrate.quad(density, a, b, epsabs=1e-12)[0] for a, b in pairs)
 
 
 def assert_slope(robust):
@@ -174,9 +171,9 @@ def test_closed_form_of_a_sample_is_its_mean(name):
     sample[:3] = Z[[2, 4, 4]]  # predictions that meet a member of the sample
     robust = symmetrize_regression(loss, sample, reduction="none")
     assert robust.method() == "closed form"
-    expected = torch.tensor([sum(plain(z - t) for t in sample.tolist()) / 500 for z in Z.tolist()], dtype=torch.float64)
+    (expected,) = double([sum(plain(z - t) for t in sample.tolist()) / 500 for z in Z.tolist()])
     assert_close(robust.expected(Z), expected, 1e-12)
-    own = torch.tensor([plain(u) for u in (Z - Y).tolist()], dtype=torch.float64)
+    (own,) = double([plain(u) for u in (Z - Y).tolist()])
     assert_close(robust(Z, Y), own - expected, 1e-9)
     assert_slope(symmetrize_regression(loss, Y))
     spread = np.std([plain(-t) for t in sample.tolist()], ddof=1) / math.sqrt(500)
@@ -185,13 +182,8 @@ def test_closed_form_of_a_sample_is_its_mean(name):
 
 
 def test_functions_of_torch_are_known_too_and_squared_error_needs_moments_only():
-    modules = {
-        F.mse_loss: nn.MSELoss,
-        F.l1_loss: nn.L1Loss,
-        F.huber_loss: nn.HuberLoss,
-        F.smooth_l1_loss: nn.SmoothL1Loss,
-    }
-    for function, module in modules.items():
+    functions = F.mse_loss, F.l1_loss, F.huber_loss, F.smooth_l1_loss
+    for function, module in zip(functions, (nn.MSELoss, nn.L1Loss, nn.HuberLoss, nn.SmoothL1Loss), strict=True):
         by_name, by_module = (symmetrize_regression(loss, Y, reduction="none") for loss in (function, module()))
         assert by_name.method() == "closed form"
         assert_close(by_name(Z, Y), by_module(Z, Y))
@@ -207,10 +199,10 @@ def test_smooth_losses_by_quadrature_with_an_honest_error():
     def linex(z, y):
         return (0.5 * (z - y)).exp() - 0.5 * (z - y) - 1
 
-    z = Z[1:-1]
+    z, shifted = Z[1:-1], 0.5 * (Z[1:-1] - 0.4)
     robust = symmetrize_regression(linex, D.Normal(0.4, 1.5), reduction="none")
     assert robust.method() == "quadrature"
-    exact = (0.5 * (z - 0.4) + 0.125 * 1.5**2).exp() - 0.5 * (z - 0.4) - 1
+    exact = (shifted + 0.125 * 1.5**2).exp() - shifted - 1
     assert_close(robust.expected(z), exact, 1e-6)  # float32 parameters of the distribution
     assert float(robust.error(z).max()) < 1e-9
     rough = symmetrize_regression(linex, D.Normal(0.0, 4.0), nodes=12, reduction="none")
@@ -237,17 +229,14 @@ def test_error_of_a_kink_is_stated(nodes):
 
 def test_corruption_that_depends_on_x():
     def q(x):
-        return D.Normal(x[:, 0], x[:, 1].exp())
+        return D.Normal(x[..., 0], x[..., 1].exp())
 
-    x = torch.randn(9, 2, dtype=torch.float64, generator=generator(1))
+    x, z = torch.randn(9, 2, dtype=torch.float64, generator=generator(1)), Z.clamp(-30, 30)
     for loss in (nn.HuberLoss(), lambda z, y: (z - y).cosh().log()):
         together = symmetrize_regression(loss, q, reduction="none")
-        z = Z.clamp(-30, 30)
-        found, doubt = together(z, Y, x), together.error(z, x)
-        assert found.shape == doubt.shape == Z.shape
-        for i in range(9):
-            alone = symmetrize_regression(loss, q(x[i : i + 1]), reduction="none")
-            assert_close(found[i : i + 1], alone(z[i : i + 1], Y[i : i + 1]), 1e-9)
+        assert together.error(z, x).shape == Z.shape
+        alone = [symmetrize_regression(loss, q(x[i]), reduction="none")(z[i], Y[i]) for i in range(9)]
+        assert_close(together(z, Y, x), torch.stack(alone), 1e-9)
     assert symmetrize_regression(nn.HuberLoss(), q).method(x) == "closed form"
     with refused(TypeError, "x must be given", "None"):
         together(Z, Y)
@@ -297,19 +286,18 @@ def test_means_that_do_not_exist_are_refused():
     with refused(ValueError, "Cauchy", "does not exist"):
         symmetrize_regression(lambda z, y: -y * z, D.Cauchy(0.0, 1.0))  # whose sum cancels by chance
     bounded = symmetrize_regression(lambda z, y: 1 - 1 / (1 + (z - y).square()), D.Cauchy(0.0, 1.0))
-    assert float(bounded.expected(torch.zeros(1, dtype=torch.float64))) == pytest.approx(0.5, abs=1e-9)
+    assert float(bounded.expected(Z[3])) == pytest.approx(0.5, abs=1e-9)
 
 
 LINE, TARGETS = torch.linspace(-4, 4, 9, dtype=torch.float64), Y.clamp(-7, 7)
 
 
 def test_values_and_reductions():
-    loss = UnhingedRegressionLoss(2.0, 1.0, reduction="none")
+    loss, mean, total = (UnhingedRegressionLoss(2.0, 1.0, reduction=each) for each in ("none", "mean", "sum"))
     pairs = zip(LINE.tolist(), TARGETS.tolist(), strict=True)
-    expected = torch.tensor([-max(-2, min(2, y - 1)) * (z - 1) for z, y in pairs], dtype=torch.float64)
+    (expected,) = double([-max(-2, min(2, y - 1)) * (z - 1) for z, y in pairs])
     assert_close(loss(LINE, TARGETS), expected)
-    assert_close(UnhingedRegressionLoss(2.0, 1.0)(LINE, TARGETS), expected.mean())
-    assert_close(UnhingedRegressionLoss(2.0, 1.0, reduction="sum")(LINE, TARGETS), expected.sum())
+    assert_close((mean(LINE, TARGETS), total(LINE, TARGETS)), (expected.mean(), expected.sum()))
     assert loss(LINE.half(), TARGETS.half()).dtype == torch.float32
     assert loss(LINE, TARGETS.round().long()).dtype == torch.float64
     assert "delta=2.0" in repr(loss)
@@ -319,15 +307,13 @@ def test_values_and_reductions():
 
 def test_bounded_output():
     bounded = BoundedOutput(3.0, 1.0)
-    far = torch.tensor([-1e9, 1e9, 1.0], dtype=torch.float64)
-    assert_close(bounded(far), torch.tensor([-2.0, 4.0, 1.0], dtype=torch.float64))
-    z = torch.tensor([1.0], dtype=torch.float64, requires_grad=True)
-    assert float(torch.autograd.grad(bounded(z), z)[0]) == 1  # the linear approximation is untouched
+    z = torch.tensor([-1e9, 1e9, 1.0], dtype=torch.float64, requires_grad=True)
+    assert bounded(z).tolist() == pytest.approx([-2, 4, 1])
+    assert torch.autograd.grad(bounded(z).sum(), z)[0].tolist() == [0, 0, 1]  # the linear approximation is untouched
     linear = LinearRegressionLoss(torch.neg, bound=3.0, reduction="none")
     for loss in (UnhingedRegressionLoss(None, 1.0, bound=3.0, reduction="none"), linear):
         assert float(loss(1e9 * LINE, TARGETS).abs().max()) <= 3 * 8
-    # A bound keeps the symmetry.
-    q = D.Normal(1.0, 2.0)
+    q = D.Normal(1.0, 2.0)  # a bound keeps the symmetry
     for bound in (None, 0.5, 5.0):
         assert certify_regression(UnhingedRegressionLoss(None, 1.0, bound=bound), q).symmetric
         assert certify_regression(LinearRegressionLoss(torch.neg, q, bound=bound), q).symmetric
@@ -335,9 +321,7 @@ def test_bounded_output():
 
 
 def test_linear_loss_under_a_corruption_that_depends_on_x():
-    def q(x):
-        return D.Normal(x, 1.0)
-
+    q = functools.partial(D.Normal, scale=1.0)
     x = torch.linspace(-1, 1, 9, dtype=torch.float64)
     loss = LinearRegressionLoss(lambda y: -y, q, reduction="none")
     assert_close(loss(LINE, TARGETS, x), -(TARGETS - x) * LINE, 1e-9)
@@ -349,7 +333,7 @@ def test_linear_loss_under_a_corruption_that_depends_on_x():
     assert shifted.symmetric.measure == pytest.approx(20, rel=1e-6)
 
 
-def train(penalty=None, bound=None, layers=3, steps=400):
+def train(penalty=lambda network: 0, bound=None, layers=3, steps=400):
     """A bias-free network under a linear loss: how large its outputs get."""
     torch.manual_seed(0)
     x = torch.randn(64, 5, dtype=torch.float64, generator=generator(1))
@@ -364,7 +348,7 @@ def train(penalty=None, bound=None, layers=3, steps=400):
         if not bool((z.abs() < 1e6).all()):
             return math.inf
         optimizer.zero_grad()
-        (loss(z, y) + (0 if penalty is None else penalty(network))).backward()
+        (loss(z, y) + penalty(network)).backward()
         optimizer.step()
     return float((BoundedOutput(bound)(network(x)) if bound else network(x)).detach().abs().max())
 
@@ -397,15 +381,13 @@ def test_counter_examples_hold_up():
     welsch = certify_regression(lambda z, y: 1 - (-(z - y).square() / 2).exp(), q, low=-5.0, high=5.0)
     assert not welsch.convex
     assert welsch.convex.counter_example is not None
-    assert "no   symmetric" in str(welsch)
-    assert "predictions from -5 to 5" in str(welsch)
+    assert all(part in str(welsch) for part in ("no   symmetric", "predictions from -5 to 5"))
     # The mean is taken by quadrature, which feels a kink, though the loss itself has a closed form.
     q = D.Normal(0.0, 1.0)
     loss = symmetrize_regression(nn.L1Loss(), q)
     assert loss.method() == "closed form"
     assert certify_regression(loss, q).symmetric
-    assert certify_regression(loss, q).error > 1e-6
-    assert certify_regression(nn.L1Loss(), q).error > 1e-6
+    assert all(certify_regression(each, q).error > 1e-6 for each in (loss, nn.L1Loss()))
 
 
 def test_bad_input():
@@ -429,11 +411,7 @@ def test_bad_input():
 
     all_refused(
         (TypeError, "loss ... function of (input, target) ... MSELoss", lambda: symmetrize_regression(nn.MSELoss, q)),
-        (
-            ValueError,
-            "one value for each prediction ... shape ()",
-            lambda: symmetrize_regression(lambda z, y: z.sum(), q),
-        ),
+        (ValueError, "one value for each prediction ... shape ()", lambda: symmetrize_regression(torch.dist, q)),
         (ValueError, "Normal ... finite parameters ... inf", squared(D.Normal(math.inf, 1.0))),
         (ValueError, "sample ... (M,) ... (2, 2)", squared(torch.zeros(2, 2))),
         (ValueError, "sample ... (0,)", squared([])),
