@@ -85,9 +85,7 @@ def test_settings_come_from_files_and_texts_and_the_command_line_overrides_them(
     arguments = ["--settings", "momentum=0.9", "-s", "epochs=7", "--epochs", "3"]
     assert CliRunner().invoke(toy, arguments).exit_code == 0
     assert seen == [({"epochs": 3, "momentum": 0.9, "label": "label"}, {"epochs", "momentum"})]
-
-
-def test_the_docs_list_every_setting():
+    # The docs list every setting.
     listed = set(re.findall(r"`(\w+)`", (DOCS / "training.md").read_text()))
     for command in (train, tune):
         assert set(command.epilog.rstrip(".").split(": ")[1].split(", ")) <= listed

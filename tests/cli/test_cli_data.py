@@ -279,13 +279,11 @@ def test_compare_and_tune_take_the_same_options(run_command, table, tmp_path):
     assert "--settings keep=id" in tuned.stdout
 
 
-def test_plain_numbers_of_a_wide_table_share_a_line():
+def test_plain_numbers_of_a_wide_table_share_a_line_and_ids_can_be_kept(capsys):
     columns = [*(Column(f"c{k}", "number", "numbers") for k in range(99)), Column("\x1b[2J", "category", "text")]
     rows = [list(row.values()) for row in column_rows(columns)]
     assert rows == [["99 columns", "number", "numbers"], ["\\x1b[2J", "category", "text"]]
-
-
-def test_the_hint_to_keep_is_for_ids_only(capsys):
+    # The hint to keep is for ids only.
     text, number = Column("t", "left out", "looks like free text, 9 ...", True), Column("i", "left out", "an id", True)
     say_columns([text, number])
     ids, texts = capsys.readouterr().err.splitlines()

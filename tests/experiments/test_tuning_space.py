@@ -29,9 +29,7 @@ def test_the_grids_of_the_paper():
         "weight_decay": (1e-5, 5e-5, 1e-4, 5e-4, 1e-3),
     }
     assert values(space_of("cifar10", "unhinged")).keys() == {"weight_decay"}
-
-
-def test_the_papers_search_has_the_papers_grids_alone():
+    # The paper's search has the paper's grids alone.
     assert papers_space("cifar100", "sgce") == space_of("cifar100", "sgce")
     assert values(space_of("cifar10", "gce")).keys() == {"q", "weight_decay"}
     assert values(papers_space("cifar10", "gce")).keys() == {"weight_decay"}
@@ -72,9 +70,7 @@ def test_between_the_ends_of_a_grid():
     assert Dimension("weight_decay", (0.0,), log=True).between() is None
     with refused(ValueError, "weight_decay", "above 0", "log scale", "0.0, 0.1"):
         Dimension("weight_decay", (0.0, 0.1), log=True).between()
-
-
-def test_a_varied_parameter_keeps_its_scale():
+    # A varied parameter keeps its scale.
     alpha, _ = space_of("x.csv", "alpha-mae", {"alpha": [1, 8]})
     t, _ = space_of("x.csv", "taylor-ce", {"t": [1, 8]})
     assert [(each.log, each.whole) for each in (alpha, t)] == [(True, False), (False, True)]
@@ -125,9 +121,6 @@ def test_leaders_are_those_within_one_standard_error_of_the_difference():
         means = 0.5, 0.5 - lead * math.sqrt(2) * 0.01
         assert leaders([row(mean, std=0.02, seeds=4, held_out=10**6) for mean in means]) == expected
     assert leaders([row(0.5, final=True), row(0.5, final=True), row(0.5)]) == 2, "only finalists contend"
-
-
-def test_the_remark_says_whether_the_search_can_tell():
     assert "cannot tell them apart" in remark([row(0.5), row(0.49), row(0.1)])
     assert "first 2" in remark([row(0.5), row(0.49), row(0.1)])
     assert "leads by more than one standard error (its own is 5.00)" in remark([row(0.5), row(0.1)])
@@ -151,10 +144,7 @@ def test_what_was_found_can_be_read_as_toml(data, loss):
     assert (found["lr"], found["weight_decay"]) == (1e-5, 1e-3)
     assert parse(write(name, found.get("loss", {}))) == (name, parameters)
     assert "0.7000 of 3 seeds, next 0.6000, of 2" in text
-
-
-def test_one_loss_searched_twice_has_one_line():
-    """As with --losses sgce:q=0.5,sgce:q=0.8."""
+    # One loss searched twice, as with --losses sgce:q=0.5,sgce:q=0.8, has one line.
     rows = [row(0.1, loss="sgce:q=0.5"), row(0.2, loss="sgce:q=0.8"), row(0.15, loss="ce")]
     found = tomllib.loads("\n".join(as_toml("digits", rows)))["digits"]["losses"]
     assert found["sgce"]["loss"] == {"q": 0.8}
