@@ -1,20 +1,18 @@
 """The page in a real browser: sorted, toggled, narrow, dark; markup in a name stays words, and nothing is fetched."""
 
-from __future__ import annotations
-
 import copy
+import functools
 import itertools
 import json
-from collections.abc import Iterator
+import operator
 from pathlib import Path
-from typing import Any
 
 import browsing
 import pytest
 from browsing import choose_scheme, contrast, luminance
 from in_turn import in_turn
 from refusals import refused
-from report_helpers import HOSTILE, SCRIPT, write_cell, write_run
+from report_helpers import HOSTILE, SCRIPT, own, write_cell, write_run
 
 from symloss.experiments import compose, page, plan, read_runs, resolve
 from symloss.training import train
@@ -144,10 +142,10 @@ def test_a_click_sorts_and_says_so(opened):
     head = heads(opened)[1]
     button = head.find_element("tag name", "button")
     assert head.get_attribute("aria-sort") == "none"
-    for order, falling in (("descending", True), ("ascending", False), ("descending", True)):
+    for order in ("descending", "ascending", "descending"):
         button.click()
         assert head.get_attribute("aria-sort") == order
-        assert column(opened, 1) == sorted(shown, key=float, reverse=falling)
+        assert column(opened, 1) == sorted(shown, key=float, reverse=order == "descending")
     other = heads(opened)[0]
     other.find_element("tag name", "button").click()
     assert (other.get_attribute("aria-sort"), head.get_attribute("aria-sort")) == ("ascending", "none")
@@ -171,14 +169,11 @@ def test_the_legend_shows_and_hides_a_loss_in_every_chart_of_its_group(opened):
     mine = charts[0].find_elements("css selector", f'[data-series="{series}"]')
     others = charts[1].find_elements("css selector", f'[data-series="{series}"]')
     assert len(mine) >= 3
-    assert all(line.is_displayed() for line in mine)
-    button.click()
-    assert button.get_attribute("aria-pressed") == "false"
-    assert not any(line.is_displayed() for line in mine)
-    assert all(line.is_displayed() for line in others)
-    button.click()
-    assert button.get_attribute("aria-pressed") == "true"
-    assert all(line.is_displayed() for line in mine)
+    for shown in (True, False, True):
+        assert button.get_attribute("aria-pressed") == str(shown).lower()
+        assert {line.is_displayed() for line in mine} == {shown}
+        assert all(line.is_displayed() for line in others)
+        button.click()
 
 
 @in_turn("width", [1400, 390, 320])
@@ -250,28 +245,26 @@ ELEMENTS = (
 PARSED = f"const root = new DOMParser().parseFromString(arguments[0], 'text/html'); return {ELEMENTS}"
 SHOWN = f"const root = document; return {ELEMENTS}"
 
-Place = tuple[str | int, ...]
 
-
-def write_runs(runs: Path) -> None:
-    settings = Settings(data="mine.csv", loss="gce:q=0.5", model="mlp", noise="sym:0.4", epochs=3, test="t", image="i")
+def write_runs(runs):
+    settings = own(data="mine.csv", loss="gce:q=0.5", model="mlp", test="t", image="i")
     names = [f"class {i}" for i in range(4)]
     write_run(runs / "done", settings, 0.5, classes=names)
-    failed = write_run(runs / "failed", Settings(noise="sym:0.4", epochs=3), 0.5, classes=names, finished=False)
+    failed = write_run(runs / "failed", own(), 0.5, classes=names, finished=False)
     (failed / "failure.json").write_text(json.dumps({"error": "the loss became nan"}))
 
 
-def load(path: Path) -> Any:
+def load(path):
     text = path.read_text()
     return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
 
 
-def save(path: Path, document: Any) -> None:
+def save(path, document):
     lines = document if path.suffix == ".jsonl" else [document]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def places(document: Any, here: Place = ()) -> Iterator[Place]:
+def places(document, here=()):
     """Of every value, the inner ones as well; of long lists the first stands for all."""
     if here:
         yield here
@@ -280,21 +273,18 @@ def places(document: Any, here: Place = ()) -> Iterator[Place]:
         yield from places(value, (*here, key)) if isinstance(value, (dict, list)) else [(*here, key)]
 
 
-def changed(document: Any, place: Place, value: str) -> Any:
+def changed(document, place, value):
     document = copy.deepcopy(document)
-    inner = document
-    for key in place[:-1]:
-        inner = inner[key]
-    inner[place[-1]] = value
+    functools.reduce(operator.getitem, place[:-1], document)[place[-1]] = value
     return document
 
 
-def parsed(browser, page: str) -> list[str]:
+def parsed(browser, page):
     """Its elements and attributes, but for the places where a long name may break: our own, one for each sign."""
     return [found for found in browser.execute_script(PARSED, page) if found != "wbr"]
 
 
-def html(runs: Path) -> str | None:
+def html(runs):
     """The page; None where the runs are refused."""
     try:
         return page.render(compose(read_runs(runs)))
@@ -332,12 +322,10 @@ def test_markup_in_any_field_stays_words(browser, tmp_path):
     nothing_came_of_it(browser, tmp_path, runs)
 
 
-def nothing_came_of_it(browser, tmp_path: Path, runs: Path) -> None:
+def nothing_came_of_it(browser, tmp_path, runs):
     """The page with all of it at once: opened, it stays where it is, asks for nothing and runs nothing."""
-    content = html(runs)
-    assert content is not None
     file = tmp_path / "page.html"
-    file.write_text(content)
+    file.write_text(html(runs))
     browsing.forget(browser)
     browser.get(file.as_uri())
     browser.execute_async_script("setTimeout(arguments[0], 100)")
@@ -365,7 +353,7 @@ def test_markup_in_the_data_stays_words(browser, tmp_path, monkeypatch):
 
 def test_a_profile_that_is_none_is_refused_and_the_page_has_a_policy(tmp_path):
     write_runs(tmp_path)
-    policy = (html(tmp_path) or "").partition('Content-Security-Policy" content="')[2].partition('"')[0]
+    policy = html(tmp_path).partition('Content-Security-Policy" content="')[2].partition('"')[0]
     directives = {part.strip() for part in policy.split(";")}
     assert {"default-src 'none'", "base-uri 'none'", "form-action 'none'"} <= directives
     path = tmp_path / "done" / "settings.json"
