@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import struct
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -60,12 +61,11 @@ def test_saved_and_loaded(tmp_path, split):
         corruption.save(each)
     loaded = load_corruption(folder)
     for actual, expected in ((loaded.labels, corruption.labels), (loaded.clean, corruption.clean)):
-        assert actual.dtype == np.int64
-        assert actual.tobytes() == expected.tobytes()
+        assert (actual.dtype, actual.tobytes()) == (np.int64, expected.tobytes())
     assert loaded.manifest == corruption.manifest
-    names = ["noise.json", "noise.npz"]
-    assert sorted(file.name for file in folder.iterdir()) == names
-    assert [(folder / name).read_bytes() for name in names] == [(again / name).read_bytes() for name in names]
+    files, same = ({file.name: file.read_bytes() for file in each.iterdir()} for each in (folder, again))
+    assert sorted(files) == ["noise.json", "noise.npz"]
+    assert files == same
     # The document is for people, too.
     document, manifest = json.loads((folder / "noise.json").read_text()), corruption.manifest
     assert document["rate"] == manifest.rate
@@ -76,11 +76,7 @@ def test_saved_and_loaded(tmp_path, split):
 
 def test_a_failure_while_writing_leaves_the_old_files(tmp_path, monkeypatch):
     example(seed=1).save(tmp_path)
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
         example(seed=2).save(tmp_path)
     assert load_corruption(tmp_path).manifest.seed == 1
@@ -95,11 +91,10 @@ def test_edited_documents_and_labels_and_those_of_another_corruption(tmp_path):
         with refused(ValueError, str(path), "must be as it was written", "does not match its sha256"):
             load_corruption(tmp_path)
     corruption.save(tmp_path)
-    labels, clean = corruption.labels, corruption.clean
-    one_more = np.eye(1, len(labels), 7, dtype=np.int64)[0]
+    labels, clean, one = corruption.labels, corruption.clean, np.eye(1, 500, 7, dtype=np.int64)[0]
     for found, true, differ in (
-        ((labels + one_more) % CLASSES, clean, "noisy_sha256"),
-        (labels, (clean + one_more) % CLASSES, "clean_sha256"),
+        ((labels + one) % CLASSES, clean, "noisy_sha256"),
+        (labels, (clean + one) % CLASSES, "clean_sha256"),
         (labels[::-1], clean[::-1], "clean_sha256, noisy_sha256"),  # with the same counts
         (other.labels, clean, "noisy_sha256"),
     ):
@@ -131,16 +126,16 @@ def test_truncated_files_and_a_flipped_bit_anywhere_in_the_labels(tmp_path):
 
 
 def test_other_files(tmp_path):
-    one, none, saved = np.array([0]), np.array([{}], dtype=object), "folder must hold a saved corruption ... without"
-    with refused(FileNotFoundError, *f"{saved} noise.json".split(" ... ")):
-        load_corruption(tmp_path)
+    for missing in ("noise.npz", "noise.json"):
+        example().save(tmp_path)
+        (tmp_path / missing).unlink()
+        with refused(FileNotFoundError, "folder must hold a saved corruption", f"without {missing}"):
+            load_corruption(tmp_path)
     example().save(tmp_path)
-    (tmp_path / "noise.npz").unlink()
-    with refused(FileNotFoundError, *f"{saved} noise.npz".split(" ... ")):
-        load_corruption(tmp_path)
+    one = np.array([0])
     for labels, clean, *ingredients in (
         (one, np.arange(2), "must hold as many labels as clean", "got 1 and 2"),
-        (none, one, "must hold the arrays labels and clean", "damaged"),
+        (np.array([{}]), one, "must hold the arrays labels and clean", "damaged"),
     ):
         np.savez(tmp_path / "noise.npz", labels=labels, clean=clean)
         with refused(ValueError, *ingredients):
@@ -211,12 +206,10 @@ def test_a_sample_is_drawn_with_replacement():
 def test_the_same_arguments_give_the_same_targets_and_no_global_state_is_touched():
     states = torch.get_rng_state(), np.random.get_state()[1].copy()
     first = some_targets()
-    torch.rand(7)
-    np.testing.assert_array_equal(some_targets().targets, first.targets)
-    torch.set_rng_state(states[0])
-    some_targets()
     assert torch.equal(torch.get_rng_state(), states[0])
     np.testing.assert_array_equal(np.random.get_state()[1], states[1])
+    torch.rand(7)
+    np.testing.assert_array_equal(some_targets().targets, first.targets)
     assert (some_targets(seed=4).targets != first.targets).any()
     assert (some_targets(seed=4).replaced != first.replaced).any()
     # A higher rate replaces the same targets and more.
@@ -231,8 +224,7 @@ def test_targets_of_any_kind_and_shape(shape):
     y = np.arange(120.0).reshape(shape)
     column = D.Normal(torch.full((shape[-1],), 1000.0), 1.0)
     expected = corrupt_targets(y, 0.5, column, seed=0)
-    assert expected.targets.shape == shape
-    assert expected.targets.dtype == np.float64
+    assert (expected.targets.shape, expected.targets.dtype) == (shape, np.float64)
     assert len(np.unique(expected.targets)) == 120
     for kind in (y.astype(np.float32), y.astype(int), y.tolist(), torch.from_numpy(y).bfloat16(), torch.from_numpy(y)):
         np.testing.assert_array_equal(corrupt_targets(kind, 0.5, column, seed=np.int64(0)).targets, expected.targets)
@@ -282,10 +274,7 @@ def test_edited_and_other_files(tmp_path):
     [
         *(({"rate": rate}, ValueError, ("rate", "[0, 1)", rate)) for rate in (-0.1, 1, 1.5, np.nan)),
         ({"seed": -1}, ValueError, ("seed", "[0, inf)", -1)),
-        *(
-            ({"y": bad}, TypeError, ("y must",))
-            for bad in (np.array(["a"]), np.array([True]), np.array([1j]), [[1.0], [1.0, 2.0]], None)
-        ),
+        *(({"y": bad}, TypeError, ("y must",)) for bad in (["a"], [True], [1j], [[1.0], [1.0, 2.0]], None)),
         *(({"y": bad}, ValueError, ("y", "(N,)", "at least one target")) for bad in (1.0, [])),
         ({"y": [1.0, np.nan]}, ValueError, ("y", "finite")),
         ({"distribution": "normal"}, TypeError, ("distribution must be a torch distribution", "'normal'")),
