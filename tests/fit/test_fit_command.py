@@ -32,16 +32,41 @@ def write_table(path, rows=180, wrong=True, seed=0):
             writer.writerow([f"{4 * true + rng.normal():.3f}", width, "AB"[k % 2], CLASSES[label]])
 
 
+FIT = ("fit", "--data", "bugs.csv", "--budget", "1", "--out", "model")
+
+
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory, warm_python):
     folder = tmp_path_factory.mktemp("fit")
     write_table(folder / "bugs.csv")
     write_table(folder / "new.csv", rows=60, wrong=False, seed=1)
-    command = ["-m", "symloss", "fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
-    return folder, warm_python.run(command, cwd=folder)
+    return folder, warm_python.run(["-m", "symloss", *FIT], cwd=folder)
 
 
-def test_it_says_what_it_found_and_audit_lists_the_same(fitted, run_command):
+@pytest.fixture
+def copied(fitted, tmp_path):
+    return shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def ends(run_command):
+    """What a command writes to stdout, or to stderr if it is refused, with the exit code that is expected."""
+
+    def run(code, folder, *words):
+        done = run_command(*words, cwd=folder)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr if code == 2 else done.stdout
+
+    return run
+
+
+def flagged_rows(folder):
+    with (folder / "model" / "audit.csv").open() as file:
+        return [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
+
+
+def test_it_says_what_it_found_and_audit_lists_the_same(fitted, ends):
     folder, done = fitted
     assert done.returncode == 0, done.stderr
     assert "leads with" in done.stderr
@@ -53,76 +78,66 @@ def test_it_says_what_it_found_and_audit_lists_the_same(fitted, run_command):
     assert {"model.json", "learners.skops", "networks.pt", "columns.json", "audit.csv", "audit.html"} <= kept
     assert "unfinished" not in kept
     assert {path.name for path in folder.iterdir()} == {"bugs.csv", "new.csv", "model"}
-    with (folder / "model" / "audit.csv").open() as file:
-        flagged = [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
+    flagged = sorted(flagged_rows(folder), key=lambda row: float(row["label_score"]))
     found, wrong = {int(row["index"]) for row in flagged}, set(range(0, 180, 5))
     assert len(found & wrong) > 0.8 * len(wrong)
     assert len(found - wrong) < 10
-    flagged.sort(key=lambda row: float(row["label_score"]))
     lines = done.stdout.splitlines()
     start = lines.index("The 10 most suspicious labels; all are in audit.csv:")
     assert lines[start + 1].split() == ["example", "given", "suggested", "score"]
-    printed = [line.split() for line in lines[start + 2 : start + 12]]
-    assert [int(words[1]) for words in printed] == [int(row["row"]) for row in flagged[:10]]
-    assert [words[2:4] for words in printed] == [[row["given_label"], row["predicted_label"]] for row in flagged[:10]]
+    printed = [line.split()[1:4] for line in lines[start + 2 : start + 12]]
+    assert printed == [[row["row"], row["given_label"], row["predicted_label"]] for row in flagged[:10]]
     page = (folder / "model" / "audit.html").read_bytes()
-    listed = run_command("audit", "model", "--top", "10", cwd=folder)
-    assert listed.returncode == 0, listed.stderr
-    headline, *ranking = listed.stdout.splitlines()
+    headline, *ranking = ends(0, folder, "audit", "model", "--top", "10").splitlines()
     assert "of 180 labels look wrong" in headline
     assert [line.split() for line in ranking[:11]] == [line.split() for line in lines[start + 1 : start + 12]]
     assert (folder / "model" / "audit.html").read_bytes() == page  # the browser knows decisions by it
 
 
-def test_apply_corrects_what_was_accepted(fitted, run_command, tmp_path):
+def test_apply_corrects_what_was_accepted(copied, ends):
     """Every suggestion, and those that a person accepted on the page; the table itself stays as it was."""
-    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
-    table = (tmp_path / "bugs.csv").read_bytes()
-    with (tmp_path / "model" / "audit.csv").open() as file:
-        flagged = [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
-    assert "symloss audit model --apply --decisions FILE" in (tmp_path / "model" / "audit.html").read_text()
-    every = changed_labels(tmp_path, run_command, "--all")
+
+    def changed_labels(*options):
+        done = ends(0, copied, "audit", "model", "--apply", *options)
+        after = list(csv.DictReader((copied / "model" / "bugs-corrected.csv").read_text().splitlines()))
+        changed = {k: new["label"] for k, (old, new) in enumerate(zip(before, after, strict=True), 2) if old != new}
+        assert f"{len(changed)} labels are changed. By the model's own probabilities, that mends about" in done
+        return changed
+
+    table = (copied / "bugs.csv").read_text()
+    before, flagged = list(csv.DictReader(table.splitlines())), flagged_rows(copied)
+    assert "symloss audit model --apply --decisions FILE" in (copied / "model" / "audit.html").read_text()
+    every = changed_labels("--all")
     assert every == {int(row["row"]): row["predicted_label"] for row in flagged}
-    sure = changed_labels(tmp_path, run_command, "--above", "0.95", "--overwrite")
+    sure = changed_labels("--above", "0.95", "--overwrite")
     assert 0 < len(sure) < len(every)
     assert sure.items() <= every.items()
     accepted, rejected = flagged[0], flagged[1]
-    (tmp_path / "corrected.csv").write_text(
+    (copied / "corrected.csv").write_text(
         "index,decision,corrected_label\n"
         f"{accepted['index']},accepted,{accepted['predicted_label']}\n"
         f"{rejected['index']},rejected,{rejected['given_label']}\n"
     )
-    one = changed_labels(tmp_path, run_command, "--overwrite", "--decisions", "corrected.csv")
+    one = changed_labels("--overwrite", "--decisions", "corrected.csv")
     assert one == {int(accepted["row"]): accepted["predicted_label"]}
-    assert (tmp_path / "bugs.csv").read_bytes() == table
+    assert (copied / "bugs.csv").read_text() == table
 
 
-def changed_labels(folder, run_command, *options):
-    done = run_command("audit", "model", "--apply", *options, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    texts = [(folder / name).read_text() for name in ("bugs.csv", "model/bugs-corrected.csv")]
-    before, after = (list(csv.DictReader(text.splitlines())) for text in texts)
-    changed = {k: new["label"] for k, (old, new) in enumerate(zip(before, after, strict=True), 2) if old != new}
-    assert f"{len(changed)} labels are changed. By the model's own probabilities, that mends about" in done.stdout
-    return changed
+def test_an_audit_that_does_not_belong_to_the_data_is_refused(copied, ends):
+    def refusal(*options):
+        return ends(2, copied, "audit", "model", *options).splitlines()[-1]
 
-
-def test_an_audit_that_does_not_belong_to_the_data_is_refused(fitted, run_command, tmp_path):
-    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
-    table = (tmp_path / "bugs.csv").read_text()
-    other = "bugs.csv has changed since the fit in model: other data, or other labels."
-    (tmp_path / "bugs.csv").write_text(table.replace(",bee\n", ",cat\n", 1))
-    assert other in refusal(tmp_path, run_command)
-    head, *rows = table.splitlines()
-    same = [k for k, row in enumerate(rows) if row.endswith(",bee")][:2]
-    rows[same[0]], rows[same[1]] = rows[same[1]], rows[same[0]]  # the labels stay as they were
-    (tmp_path / "bugs.csv").write_text("\n".join([head, *rows]) + "\n")
-    assert other in refusal(tmp_path, run_command)
-    (tmp_path / "bugs.csv").write_text(table)
-    not_for_fits = "`--model` does not apply to model, the folder of a `fit`."
-    assert not_for_fits in refusal(tmp_path, run_command, "--model", "mlp")
-    assert "`--out` requires `--apply` for a fit" in refusal(tmp_path, run_command, "--out", "elsewhere")
-    model, kept = tmp_path / "model", dict(np.load(tmp_path / "model" / "audit.npz"))
+    table = (copied / "bugs.csv").read_text()
+    head, *rows = table.splitlines(keepends=True)
+    one, two = [k for k, row in enumerate(rows) if row.endswith(",bee\n")][:2]
+    rows[one], rows[two] = rows[two], rows[one]  # the labels stay as they were
+    for changed in (table.replace(",bee\n", ",cat\n", 1), "".join([head, *rows])):
+        (copied / "bugs.csv").write_text(changed)
+        assert "bugs.csv has changed since the fit in model: other data, or other labels." in refusal()
+    (copied / "bugs.csv").write_text(table)
+    assert "`--model` does not apply to model, the folder of a `fit`." in refusal("--model", "mlp")
+    assert "`--out` requires `--apply` for a fit" in refusal("--out", "elsewhere")
+    model, kept = copied / "model", dict(np.load(copied / "model" / "audit.npz"))
     source = {"data": "bugs.csv", "noise": "clean"}
     for name, content, said in (
         ("audit.npz", {"label_scores": np.full(len(kept["given"]), np.nan)}, "got scores or an interval that cannot"),
@@ -133,43 +148,32 @@ def test_an_audit_that_does_not_belong_to_the_data_is_refused(fitted, run_comman
         ("source.json", source | {"size": True, "later": 3}, "must hold size as a whole number or nothing; got True"),
     ):
         whole = (model / name).read_bytes()
-        if name == "source.json" or isinstance(content, bytes):
-            (model / name).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        if isinstance(content, bytes):
+            (model / name).write_bytes(content)
+        elif name == "source.json":
+            (model / name).write_text(json.dumps(content))
         else:
             np.savez(model / name, **(kept | content))
-        assert f"model is damaged: {name} has changed since the fit; fit again" in refusal(tmp_path, run_command)
+        assert f"model is damaged: {name} has changed since the fit; fit again" in refusal()
         resign(model)
-        assert said in refusal(tmp_path, run_command)
+        assert said in refusal()
         (model / name).write_bytes(whole)
         resign(model)
     (model / "source.json").unlink()
-    assert "model is damaged: source.json is missing" in refusal(tmp_path, run_command)
+    assert "model is damaged: source.json is missing" in refusal()
 
 
-def refusal(folder, run_command, *options):
-    done = run_command("audit", "model", *options, cwd=folder)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    return done.stderr.strip().splitlines()[-1]
-
-
-def test_predict_works_on_it(fitted, run_command):
-    folder, _ = fitted
-    done = run_command("predict", "model", "--data", "new.csv", "--probabilities", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(done.stdout.splitlines()))
+def test_predict_works_on_it(fitted, ends):
+    words = ("predict", "model", "--data", "new.csv")
+    rows = list(csv.DictReader(ends(0, fitted[0], *words, "--probabilities").splitlines()))
     assert np.mean([row["prediction"] == CLASSES[k % 3] for k, row in enumerate(rows)]) > 0.9
     assert float(rows[0]["p(ant)"]) == pytest.approx(float(rows[0]["probability"]), abs=1e-6)
-    refused = run_command("predict", "model", "--data", "new.csv", "--last", cwd=folder)
-    assert refused.returncode == 2
-    assert "do not apply to model" in refused.stderr
+    assert "do not apply to model" in ends(2, fitted[0], *words, "--last")
 
 
-def test_known_truth_is_measured(tmp_path, run_command):
+def test_known_truth_is_measured(tmp_path, ends):
     """On digits with added noise; JSON for programs."""
-    done = run_command("fit", "--data", "digits", "--noise", "sym:0.3", "--budget", "0.5", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(ends(0, tmp_path, "fit", "--data", "digits", "--noise", "sym:0.3", "--budget", "0.5", "--json"))
     assert found["average_precision"] > 0.9
     assert found["noise_rate"] == pytest.approx(0.3, abs=0.1)
     assert found["test_accuracy"] > 0.85
@@ -188,12 +192,9 @@ def test_known_truth_is_measured(tmp_path, run_command):
         (["--model", "mine.networks:net", "--out", "new"], "`--model` must be a network of symloss or timm"),
     ],
 )
-def test_bad_input(fitted, run_command, arguments, message):
-    folder, _ = fitted
-    done = run_command("fit", "--data", "bugs.csv", *arguments, cwd=folder)
-    assert done.returncode == 2
-    assert message in done.stderr.strip().splitlines()[-1]
-    assert not (folder / "new").exists()
+def test_bad_input(fitted, ends, arguments, message):
+    assert message in ends(2, fitted[0], "fit", "--data", "bugs.csv", *arguments).splitlines()[-1]
+    assert not (fitted[0] / "new").exists()
 
 
 def test_the_truth_is_never_looked_at(tmp_path, monkeypatch):
@@ -220,8 +221,7 @@ def test_the_truth_is_never_looked_at(tmp_path, monkeypatch):
 def test_the_network_can_be_chosen(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "bugs.csv")
-    command = ["fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
-    done = CliRunner().invoke(app, [*command, "--model", "mlp:hidden=4", "--json"])
+    done = CliRunner().invoke(app, [*FIT, "--model", "mlp:hidden=4", "--json"])
     assert done.exit_code == 0, done.output
     names = json.loads(done.stdout)["candidates"]["candidate"]
     assert any(name.startswith("network mlp:hidden=4 ") for name in names)
@@ -232,86 +232,69 @@ def write_numbers(path, features, labels):
     path.write_text("\n".join(["length,width,label", *lines, ""]))
 
 
-def test_features_that_say_nothing(tmp_path, run_command):
+def test_features_that_say_nothing(tmp_path, ends, run_command):
     """No count and no list, on the terminal, on the page, in JSON and by audit; the exit code says it too."""
     rng = np.random.default_rng(0)
     write_numbers(tmp_path / "blind.csv", rng.normal(size=(150, 2)), [CLASSES[k % 3] for k in range(150)])
     command = ["fit", "--data", "blind.csv", "--budget", "0.5", "--out", "my fit"]
     done = run_command(*command, cwd=tmp_path)
-    assert done.returncode == 3, done.stderr
-    assert "Nothing was learnt from these features" in done.stdout
-    assert "symloss predict 'my fit' --data DATA" in done.stdout  # to be pasted
-    for told in ("look wrong", "suspicious", "estimated", "Model:"):
-        assert told not in done.stdout
-    assert done.stderr.count("Nothing was learnt") == 0
+    assert (done.returncode, "Nothing was learnt" in done.stderr) == (3, False), done.stderr
+    told = done.stdout
+    assert "Nothing was learnt from these features" in told
+    assert "symloss predict 'my fit' --data DATA" in told  # to be pasted
+    assert not any(words in told for words in ("look wrong", "suspicious", "estimated", "Model:"))
     page = (tmp_path / "my fit" / "audit.html").read_text()
     assert "<h1>Nothing was learnt from these features</h1>" in page
     assert 'class="suspect"' not in page
     assert "True" not in (tmp_path / "my fit" / "audit.csv").read_text()
-    again = run_command(*command, "--json", cwd=tmp_path)
-    found = json.loads(again.stdout)
-    assert (again.returncode, found["learned"], found["n_wrong"], found["noise_rate"]) == (3, False, None, None)
-    assert found["top"] == []
-    listed = run_command("audit", "my fit", cwd=tmp_path)
-    assert listed.returncode == 3
-    assert listed.stdout.startswith("Nothing was learnt from these features")
-    assert len(listed.stdout.splitlines()) == 1
+    found = json.loads(ends(3, tmp_path, *command, "--json"))
+    assert [found[name] for name in ("learned", "n_wrong", "noise_rate", "top")] == [False, None, None, []]
+    (line,) = ends(3, tmp_path, "audit", "my fit").splitlines()
+    assert line.startswith("Nothing was learnt from these features")
 
 
-def test_where_classes_overlap_the_advice_is_careful(tmp_path, run_command):
+def test_where_classes_overlap_the_advice_is_careful(tmp_path, ends):
     """A range, a warning on the terminal, the page and in JSON, and no corrections without --force."""
     rng, true = np.random.default_rng(0), np.arange(400) % 2
     labels = np.where(rng.random(400) < 0.25, 1 - true, true)
     write_numbers(tmp_path / "near.csv", true[:, None] + rng.normal(size=(400, 2)), [CLASSES[k] for k in labels])
     command = ["fit", "--data", "near.csv", "--budget", "0.5", "--out", "fit"]
-    done = run_command(*command, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"± \d\.\d +\d\d\.\d to \d\d\.\d +yes", done.stdout)
-    assert "cross-entropy" not in done.stdout
+    told = ends(0, tmp_path, *command)
+    assert re.search(r"± \d\.\d +\d\d\.\d to \d\d\.\d +yes", told)
+    assert "cross-entropy" not in told
     warning = "If you expect far fewer wrong labels, these features do not tell the classes apart"
-    assert warning in done.stdout
-    page = (tmp_path / "fit" / "audit.html").read_text()
-    assert f'<p class="notice" role="note">{warning}' in page
-    assert warning in json.loads(run_command(*command, "--json", cwd=tmp_path).stdout)["warning"]
-    refused = run_command("audit", "fit", "--apply", "--all", cwd=tmp_path)
-    assert refused.returncode == 2
-    assert warning in refused.stderr
-    assert "add --force" in refused.stderr
+    assert warning in told
+    assert f'<p class="notice" role="note">{warning}' in (tmp_path / "fit" / "audit.html").read_text()
+    assert warning in json.loads(ends(0, tmp_path, *command, "--json"))["warning"]
+    refused = ends(2, tmp_path, "audit", "fit", "--apply", "--all")
+    assert warning in refused
+    assert "add --force" in refused
     assert not (tmp_path / "fit" / "near-corrected.csv").exists()
-    forced = run_command("audit", "fit", "--apply", "--all", "--force", "--json", cwd=tmp_path)
-    assert forced.returncode == 0, forced.stderr
-    listed = json.loads(forced.stdout)
+    listed = json.loads(ends(0, tmp_path, "audit", "fit", "--apply", "--all", "--force", "--json"))
     assert warning in listed["warning"]
     assert all(isinstance(row["score"], float) for row in listed["top"])
     assert (tmp_path / "fit" / "near-corrected.csv").is_file()
 
 
-def test_the_same_command_prints_its_result_again_and_one_folder_has_one_model(fitted, tmp_path, run_command):
+def test_the_same_command_prints_its_result_again_and_one_folder_has_one_model(fitted, copied, ends, run_command):
     """Unless the data or a setting is another one. With --overwrite it fits again."""
-    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
-    command = ["fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
-    again = run_command(*command, cwd=tmp_path)
+    again = run_command(*FIT, cwd=copied)
     assert (again.returncode, again.stdout) == (0, fitted[1].stdout)
     assert "model holds this fit already; --overwrite fits again" in again.stderr
-    other = run_command(*command, "--settings", "simple=true", "--seed", "3", cwd=tmp_path)
-    assert other.returncode == 2
-    assert "model holds a fit with other settings (seed, simple); choose another --out" in other.stderr
-    (tmp_path / "bugs.csv").write_text((tmp_path / "bugs.csv").read_text().replace(",bee\n", ",cat\n", 1))
-    changed = run_command(*command, cwd=tmp_path)
-    assert changed.returncode == 2
-    assert "bugs.csv has changed since the fit in model; fit again with --overwrite" in changed.stderr
-    (tmp_path / "model" / "notes.txt").write_text("mine")
-    assert run_command(*command, "--overwrite", "--settings", "simple=true", cwd=tmp_path).returncode == 0
-    assert len(json.loads((tmp_path / "model" / "model.json").read_text())["model"]["members"]) == 1
-    assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
+    other = "model holds a fit with other settings (seed, simple); choose another --out"
+    assert other in ends(2, copied, *FIT, "--settings", "simple=true", "--seed", "3")
+    (copied / "bugs.csv").write_text((copied / "bugs.csv").read_text().replace(",bee\n", ",cat\n", 1))
+    assert "bugs.csv has changed since the fit in model; fit again with --overwrite" in ends(2, copied, *FIT)
+    (copied / "model" / "notes.txt").write_text("mine")
+    ends(0, copied, *FIT, "--overwrite", "--settings", "simple=true")
+    assert len(json.loads((copied / "model" / "model.json").read_text())["model"]["members"]) == 1
+    assert (copied / "model" / "notes.txt").read_text() == "mine"
     # A fit refuses the folder of a run, and a run that of a fit.
-    trained = run_command("train", "--data", "bugs.csv", "--epochs", "1", "--out", "model", cwd=tmp_path)
-    assert trained.returncode == 2
-    assert "model holds a model of `symloss fit`. Train into another folder" in trained.stderr
-    assert run_command("train", "--data", "bugs.csv", "--epochs", "1", "--out", "run", cwd=tmp_path).returncode == 0
-    done = run_command("fit", "--data", "bugs.csv", "--out", "run", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--out must be a new or empty folder, or that of another fit; got 'run', which holds" in done.stderr
+    train = ("train", "--data", "bugs.csv", "--epochs", "1", "--out")
+    assert "model holds a model of `symloss fit`. Train into another folder" in ends(2, copied, *train, "model")
+    ends(0, copied, *train, "run")
+    run = ends(2, copied, "fit", "--data", "bugs.csv", "--out", "run")
+    assert "--out must be a new or empty folder, or that of another fit; got 'run', which holds" in run
 
 
 def test_refusals_do_not_wait_for_torch(tmp_path):

@@ -1,5 +1,6 @@
 """The best epoch on one's own data: its noisy validation accuracy is smoothed, and its weights are kept."""
 
+import contextlib
 import dataclasses
 import os
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import torch
 from in_turn import in_turn
 from lightning_fabric import Fabric
 from refusals import refused
-from training_helpers import metrics, run, small
+from training_helpers import cut_off, metrics, own_table, run, small
 
 from symloss.experiments import resolve
 from symloss.training.checkpoint import load_state
@@ -71,22 +72,6 @@ def test_on_published_data_it_is_the_first_with_the_largest_validation_accuracy(
     assert not (tmp_path / "none" / "best.pt").exists()
 
 
-class Stop(Exception):  # noqa: N818
-    pass
-
-
-def stopped(folder, accuracies, epochs):
-    """A run that ends after some epochs, and whose last checkpoint is damaged."""
-
-    def stop(row):
-        if row.epoch == epochs:
-            raise Stop
-
-    with pytest.raises(Stop):
-        fit(Scripted(accuracies), RunFolder(folder), stop)
-    (folder / "checkpoint.pt").write_bytes(b"torn")
-
-
 def kept(folder):
     state = load_state(folder / "best.pt")
     assert state["epoch"] == int(state["model"]["epoch"])
@@ -103,20 +88,6 @@ def test_the_best_epoch_has_the_best_smoothed_accuracy(tmp_path, curve):
     assert not list(tmp_path.glob("waiting*"))
 
 
-def interrupt(monkeypatch, nth):
-    """The nth file is not put in its place: the power is cut."""
-    calls, replace = 0, os.replace
-
-    def cut_off(source, target):
-        nonlocal calls
-        calls += 1
-        if calls == nth:
-            raise Stop
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", cut_off)
-
-
 @in_turn("curve", ["a hill", "falling"])
 def test_a_run_that_is_interrupted_anywhere_keeps_the_same_epoch(tmp_path, monkeypatch, curve):
     (tmp_path / "whole").mkdir()
@@ -124,13 +95,10 @@ def test_a_run_that_is_interrupted_anywhere_keeps_the_same_epoch(tmp_path, monke
     for nth in range(1, 100):
         folder = tmp_path / str(nth)
         folder.mkdir()
-        with monkeypatch.context() as patched:
-            interrupt(patched, nth)
-            try:
-                fit(Scripted(CURVES[curve]), RunFolder(folder))
-                break
-            except Stop:
-                pass
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):  # the power is cut
+            cut_off(patch, nth, "replace", error=KeyboardInterrupt())
+            fit(Scripted(CURVES[curve]), RunFolder(folder))
+            break
         found = fit(Scripted(CURVES[curve]), RunFolder(folder))
         assert (found.row.epoch, found.accuracy) == (whole.row.epoch, whole.accuracy)
         assert kept(folder) == whole.row.epoch
@@ -147,7 +115,9 @@ def test_a_run_that_is_interrupted_anywhere_keeps_the_same_epoch(tmp_path, monke
     ],
 )
 def test_a_damaged_checkpoint_does_not_lose_the_best_epoch(tmp_path, accuracies, epochs, then):
-    stopped(tmp_path, accuracies, epochs)
+    with pytest.raises(ZeroDivisionError):
+        fit(Scripted(accuracies), RunFolder(tmp_path), lambda row: 1 / (row.epoch - epochs))
+    (tmp_path / "checkpoint.pt").write_bytes(b"torn")
     assert then == accuracies or kept(tmp_path) == 1
     with pytest.warns(UserWarning, match="the previous one"):
         found = fit(Scripted(then), RunFolder(tmp_path))
@@ -155,30 +125,26 @@ def test_a_damaged_checkpoint_does_not_lose_the_best_epoch(tmp_path, accuracies,
 
 
 def test_weights_that_somebody_removed_are_missed(tmp_path):
-    def remove(row):
-        if row.epoch == 4:
-            (tmp_path / "waiting-4.pt").unlink()
-
     with refused(ValueError, "waiting-4.pt", "must hold the weights of epoch 4"):
-        fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path), remove)
+        fit(
+            Scripted(CURVES["a lucky epoch"]),
+            RunFolder(tmp_path),
+            lambda row: row.epoch == 4 and (tmp_path / "waiting-4.pt").unlink(),
+        )
 
 
 def test_a_result_on_ones_own_data_states_the_smoothed_accuracy(tmp_path):
-    rows = "".join(f"{number % 7},{number % 5},{'ab'[number % 2]}\n" for number in range(60))
-    (tmp_path / "mine.csv").write_text("x,y,label\n" + rows)
     folder = tmp_path / "run"
-    document = run(resolve(tmp_path / "mine.csv", "ce", model="mlp:hidden=4", epochs=7, validation=0.2), folder)
+    document = run(resolve(own_table(tmp_path), "ce", model="mlp:hidden=4", epochs=7, validation=0.2), folder)
     epoch, accuracy = reference([row["validation_accuracy"] for row in metrics(folder)])
     assert (document["best"]["epoch"], load_state(folder / "best.pt")["epoch"]) == (epoch, epoch)
     assert document["smoothed"] == pytest.approx(accuracy)
     own = RunFolder(folder).result()
-    assert own.best_first
-    assert own.judged == document["smoothed"]
-    assert dataclasses.replace(own, smoothed=None).judged == own.best.validation_accuracy
-    assert not dataclasses.replace(own, validation=0).best_first
-    published = dataclasses.replace(own, settings=small())
-    assert not published.best_first
-    assert published.judged == own.last.validation_accuracy, "the last epoch counts on published data"
+    unsmoothed, unknown = dataclasses.replace(own, smoothed=None), dataclasses.replace(own, validation=0)
+    published = dataclasses.replace(own, settings=small())  # there the last epoch counts
+    assert [each.best_first for each in (own, unsmoothed, unknown, published)] == [True, True, False, False]
+    judged = [each.judged for each in (own, unsmoothed, published)]
+    assert judged == [document["smoothed"], own.best.validation_accuracy, own.last.validation_accuracy]
     for other, said in (({"smoothed": "high"}, "smoothed as a number or nothing; got 'high'"), ({}, "noise_rate as a")):
         incomplete = {name: value for name, value in document.items() if other or name != "noise_rate"}
         with refused(ValueError, f"must hold {said}"):

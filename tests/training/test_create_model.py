@@ -1,11 +1,7 @@
 """Models by name: the seed, the user's own, and one sentence for what does not exist."""
 
-from __future__ import annotations
-
 import re
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -39,7 +35,7 @@ def test_the_seed_alone_decides_the_weights() -> None:
 
 
 @pytest.fixture
-def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def own_models(tmp_path, monkeypatch):
     (tmp_path / "own_model_of_a_test.py").write_text(
         "import math\nfrom torch import nn\nnumber = 4\n"
         "def build(input_shape, num_classes):\n"
@@ -52,18 +48,17 @@ def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     )
     package = tmp_path / "own_package_of_a_test"
     package.mkdir()
-    (package / "__init__.py").touch()
     (package / "inner.py").write_text("from own_model_of_a_test import build\n")
     (package / "broken.py").write_text("import no_such_module_anywhere\n")
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
-    yield tmp_path
+    yield
     for name in set(sys.modules) - before:
         del sys.modules[name]
 
 
 @in_turn("name", ["own_model_of_a_test:build", "own_package_of_a_test.inner:build"])
-def test_a_function_of_a_module_in_the_current_directory(own_models: Path, name: str) -> None:
+def test_a_function_of_a_module_in_the_current_directory(own_models, name):
     path = list(sys.path)
     model = create_model(name, input_shape=SHAPE, num_classes=4, seed=1)
     again = create_model(name, input_shape=SHAPE, num_classes=4, seed=1)

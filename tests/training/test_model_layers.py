@@ -1,7 +1,6 @@
 """Models against the layer lists of the protocol: parameters counted by hand, and how the weights begin."""
 
-from __future__ import annotations
-
+import itertools
 import math
 
 import pytest
@@ -66,10 +65,8 @@ def test_parameters_of_resnets() -> None:
 @in_turn("name, shape, last_map", [("resnet34", (3, 32, 32), (512, 4, 4)), ("resnet50", (3, 64, 64), (2048, 2, 2))])
 def test_the_map_before_the_average(name, shape, last_map):
     model = create_model(name, input_shape=shape, num_classes=10, seed=0).eval()
-    assert isinstance(model, nn.Sequential)
-    pool = next(i for i, layer in enumerate(model) if isinstance(layer, nn.AdaptiveAvgPool2d))
-    with torch.no_grad():
-        assert model[:pool](torch.zeros(1, *shape)).shape[1:] == last_map
+    before = [*itertools.takewhile(lambda layer: not isinstance(layer, nn.AdaptiveAvgPool2d), model)]
+    assert nn.Sequential(*before)(torch.zeros(1, *shape)).shape[1:] == last_map
 
 
 @in_turn(
@@ -94,8 +91,11 @@ def test_convolutions_kaiming_uniform_and_linear_layers_xavier_uniform(name: str
 
 def assert_uniform(weight: torch.Tensor, bound: float) -> None:
     assert weight.abs().max() <= bound * 1.0001
-    slack = 4 / math.sqrt(weight.numel())
-    assert float(weight.detach().std()) == pytest.approx(bound / math.sqrt(3), rel=slack)
+    assert_std(weight, bound / math.sqrt(3))
+
+
+def assert_std(weight: torch.Tensor, expected: float) -> None:
+    assert float(weight.detach().std()) == pytest.approx(expected, rel=4 / math.sqrt(weight.numel()))
 
 
 def test_lenet5_begins_with_a_normal_cut_at_two_sigmas() -> None:
@@ -112,9 +112,7 @@ def test_resnet50_strides_in_its_3x3_convolutions_and_begins_kaiming_normal_fan_
     assert strided == [7] + [3, 1] * 3
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
-            fan_out = layer.kernel_size[0] ** 2 * layer.out_channels
-            slack = 4 / math.sqrt(layer.weight.numel())
-            assert float(layer.weight.detach().std()) == pytest.approx(math.sqrt(2 / fan_out), rel=slack)
+            assert_std(layer.weight, math.sqrt(2 / (layer.kernel_size[0] ** 2 * layer.out_channels)))
 
 
 @in_turn("name, shape", [("cnn4", (1, 28, 28)), ("cnn8:width=0.25", (3, 32, 32))])
@@ -122,11 +120,9 @@ def test_pooling_before_the_relu_is_pooling_after_it(name, shape):
     """Bit for bit, values and gradients: it is only cheaper."""
     ours = create_model(name, input_shape=shape, num_classes=10, seed=0)
     layers = list(ours)
-    pools = [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
-    assert pools
-    for place in pools:
-        layers[place], layers[place + 1] = layers[place + 1], layers[place]
-        assert isinstance(layers[place], nn.ReLU)
+    for place in (pools := [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]):
+        layers[place : place + 2] = layers[place + 1], layers[place]
+    assert {type(layers[place]) for place in pools} == {nn.ReLU}
     inputs, found = torch.randn(16, *shape), []
     for model in (ours, nn.Sequential(*layers)):
         model.zero_grad()

@@ -71,24 +71,16 @@ def test_a_bar_moves_inside_a_step_and_starts_again_with_other_steps():
 
 def test_a_fit_tells_the_one_who_shows_it(capsys):
     """The best of all that was tried, and every phase; by lines of its own if it is verbose, and nobody else shows."""
-    rng = np.random.default_rng(0)
     labels = np.arange(60) % 2
-    features = 3 * labels[:, None] + rng.normal(size=(60, 2))
-    told = []
-
-    class Listener(ProgressLines):
-        def step(self, what, done, total, status=""):
-            told.append((what, done, total, status))
-
-        def phase(self, line):
-            told.append(line)
-
+    features = 3 * labels[:, None] + np.random.default_rng(0).normal(size=(60, 2))
+    phases, steps, listener = [], [], ProgressLines()
+    listener.phase = phases.append
+    listener.step = lambda what, done, total, status="": steps.append((what, done, total, status))
     model = RobustClassifier(learners=["closed-form", "network"], losses=["ce"], budget=1)
-    with shown_by(Listener()):
+    with shown_by(listener):
         model.fit(features, labels)
-    assert told[0] == "fitting 60 rows takes up to about 1 s of one core"
-    assert told[-1] == "fitting the model to all rows"
-    steps = [each for each in told if isinstance(each, tuple)]
+    assert phases[0] == "fitting 60 rows takes up to about 1 s of one core"
+    assert phases[-1] == "fitting the model to all rows"
     assert {what for what, *_ in steps} >= {"trying learners", "trying 2 networks, epoch", "fitting the leaders again"}
     assert all(0 < done <= total for _, done, total, _ in steps)
     scores = [float(status.split(" leads with ")[1].split()[0]) for *_, status in steps if status]

@@ -1,14 +1,12 @@
 """Results in one file: read back as they were, added to, refused if damaged, and enough for a table and a report."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 from forked_processes import forked_processes
 from in_turn import in_turn
 from refusals import refused
-from training_helpers import command
+from training_helpers import command, one_sentence
 
 from symloss.experiments import FORMATS, compose, plan, read_runs
 from symloss.experiments.run import outcome, survey
@@ -23,24 +21,22 @@ def a_result(cell, accuracy):
     return Result(cell.settings, 1437, 0, "none", 360, 0.6, row, row, 1.5, {"processor": "A processor"})
 
 
+RESULTS = [a_result(cell, accuracy) for cell, accuracy in zip(CELLS, (0.5, 0.9, 0.6, 0.8), strict=True)]
+
+
 @pytest.fixture
 def kept(tmp_path):
     """A file with three of four results: both seeds of CE, one of MAE."""
-    accuracies = {("ce", 0): 0.5, ("ce", 1): 0.6, ("mae", 0): 0.9}
-    results = [a_result(cell, accuracies[cell.row, cell.seed]) for cell in CELLS if (cell.row, cell.seed) in accuracies]
-    keep(tmp_path / "kept" / "rows.jsonl", results)
+    keep(tmp_path / "kept" / "rows.jsonl", RESULTS[:3])
     return tmp_path / "kept" / "rows.jsonl"
 
 
 def test_results_come_back_as_they_were_and_are_not_replaced(kept):
-    found = read_kept(kept)
-    assert [found[cell.settings.key].last.test_accuracy for cell in CELLS if cell.row == "ce"] == [0.5, 0.6]
-    assert found[CELLS[0].settings.key] == a_result(CELLS[0], 0.5)
+    assert read_kept(kept) == {result.settings.key: result for result in RESULTS[:3]}
     before = kept.read_text()
     keep(kept, [a_result(CELLS[0], 0.1)])
     assert kept.read_text() == before, "the first result of a run counts"
-    last = next(cell for cell in CELLS if (cell.row, cell.seed) == ("mae", 1))
-    keep(kept, [a_result(last, 0.8)])
+    keep(kept, RESULTS[3:])
     after = kept.read_text().splitlines()
     assert len(after) == 4
     assert set(before.splitlines()) < set(after), "a new result is one new line, and the others stay as they are"
@@ -88,12 +84,7 @@ def test_other_files_are_refused(kept, tmp_path):
         read_runs(kept)
     for name, content, kind, said in (
         ("bytes.jsonl", b"\xff\xfe", ValueError, "must hold results as JSON, a line each"),
-        (
-            "rows.json",
-            b"{}",
-            FileNotFoundError,
-            "RUNS must be a folder of runs, or a file of results that ends in .jsonl",
-        ),
+        ("rows.json", b"{}", FileNotFoundError, "must be a folder of runs, or a file of results that ends in .jsonl"),
         ("empty.jsonl", b"", FileNotFoundError, "without any run in it"),
     ):
         (tmp_path / name).write_bytes(content)
@@ -101,13 +92,9 @@ def test_other_files_are_refused(kept, tmp_path):
             read_runs(tmp_path / name)
 
 
-def keep_one(path, number):
-    keep(path, [a_result(CELLS[number], 0.5)])
-
-
 def test_two_processes_may_add_at_once(tmp_path):
     path = tmp_path / "rows.jsonl"
-    workers = [forked_processes().Process(target=keep_one, args=(path, k)) for k in range(4)]
+    workers = [forked_processes().Process(target=keep, args=(path, [result])) for result in RESULTS]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -123,9 +110,7 @@ def test_the_command_adds_what_it_trains_and_trains_nothing_twice(tmp_path):
     (row,) = (tmp_path / "rows.jsonl").read_text().splitlines()
     assert json.loads(row)["settings"]["profile"] == "mini"
     done = command(tmp_path, *words, "another")
-    assert done.code == 0
-    assert "1 runs done, 0 to do" in done.stderr
+    assert (done.code, "1 runs done, 0 to do" in done.stderr) == (0, True), done
     assert not (tmp_path / "another").exists()
     done = command(tmp_path, *words, "one", "--results", "rows.txt")
-    assert done.code == 2
-    assert "`--results` must be a writable file that ends in .jsonl; got 'rows.txt'" in done.stderr
+    one_sentence(done, "`--results` must be a writable file that ends in .jsonl; got 'rows.txt'")

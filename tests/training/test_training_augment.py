@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from data_helpers import save_image
 from in_turn import in_turn
 from lightning_fabric import Fabric
-from PIL import Image
 from refusals import refused
-from training_helpers import assert_same, run
+from training_helpers import assert_same, own_table, run
 
 from symloss.experiments import resolve
 from symloss.training import Settings
@@ -31,9 +31,7 @@ def saved(folder, kind):
         np.savez(folder / "photos.npz", x=rising(), y=np.arange(COUNT) % 2)
         return str(folder / "photos.npz")
     for number, image in enumerate(rising() if kind == "memory" else [*rising(5), *rising(3, 20, 24)]):
-        place = folder / "photos" / ("even" if number % 2 == 0 else "odd")
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(place / f"{number:02}.png")
+        save_image(folder / "photos" / ("even", "odd")[number % 2] / f"{number:02}.png", image)
     return str(folder / "photos")
 
 
@@ -46,13 +44,10 @@ def seen(data, epoch, **given):
     """Each training image as the model sees it in an epoch, by its number: up to scale, 0 where it is black."""
     own = settings(data, **given)
     task = prepare(own)
-    trainer = Trainer(Fabric(accelerator="cpu", devices=1), own, task)
-    found = {}
-    for batch in trainer.train_batches.epoch(epoch):
-        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (task.data.scaling.mean, task.data.scaling.std))
-        raw = batch.inputs * std + mean
-        found |= dict(zip(batch.index.tolist(), raw, strict=True))
-    return torch.stack([found[number] for number in sorted(found)])
+    batches = list(Trainer(Fabric(accelerator="cpu", devices=1), own, task).train_batches.epoch(epoch))
+    mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (task.data.scaling.mean, task.data.scaling.std))
+    order = torch.cat([batch.index for batch in batches]).argsort()
+    return torch.cat([batch.inputs * std + mean for batch in batches])[order]
 
 
 def flipped(images):
@@ -84,9 +79,8 @@ def test_published_sets_are_cropped_if_asked_for_and_tables_never(tmp_path):
     """The crop is the set's own, or one in proportion."""
     assert not torch.equal(seen("digits", 0, augment="crop", subset=40), seen("digits", 1, augment="crop", subset=40))
     assert torch.equal(seen("digits", 0, subset=40), seen("digits", 1, subset=40))  # its protocol has none
-    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20)))
-    with refused(ValueError, "augment must be all or none", "'crop'", "(1,)"):
-        settings(str(tmp_path / "mine.csv"), augment="crop")
+    with refused(ValueError, "augment must be all or none", "'crop'", "(2,)"):
+        settings(own_table(tmp_path), augment="crop")
 
 
 def test_true_and_false_have_the_keys_they_always_had():

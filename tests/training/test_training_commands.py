@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import signal
 import time
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from in_turn import in_turn
 from rich.console import Console
-from training_helpers import command, finished, metrics, one_sentence, start_command
+from training_helpers import command, finished, metrics, one_sentence, own_table, printed, start_command
 from typer.testing import CliRunner
 
 from symloss.cli import app
@@ -28,11 +29,10 @@ def runs(folder):
 
 
 def test_train_prints_a_table_that_says_how_it_was_measured(tmp_path):
-    done = command(tmp_path, "train", *QUICK, "--noise", "sym:0.4", "--out", "here", "--weight-decay", "0.125")
-    assert done.code == 0, done.stderr
+    told = printed(tmp_path, "train", *QUICK, "--noise", "sym:0.4", "--out", "here", "--weight-decay", "0.125")
     assert (tmp_path / "here" / "result.json").exists()
     for text in ("clean test set", "noisy validation labels", "0.125", "2 epochs", "360 training examples", "here"):
-        assert text in " ".join(done.stdout.split())
+        assert text in " ".join(told.split())
 
 
 def test_options_reach_the_settings_and_the_result_is_json(tmp_path):
@@ -46,13 +46,11 @@ def test_options_reach_the_settings_and_the_result_is_json(tmp_path):
     arguments += [text for name in given if name not in options for text in ("--settings", f"{name}={given[name]}")]
     for text in ("clip=0", "augment=none", "clean_validation=true"):
         arguments += ["--settings", text]
-    done = command(tmp_path, "train", *arguments, "--json")
-    assert done.code == 0, done.stderr
-    result = json.loads(done.stdout)
-    settings, folder = result["settings"], tmp_path / result["folder"]
-    assert settings["loss"].startswith("alpha-mae")
-    assert {name: settings[name] for name in given} == given
-    assert (settings["clip"], settings["augment"], settings["clean_validation"]) == (None, False, True)
+    result = json.loads(printed(tmp_path, "train", *arguments, "--json"))
+    given |= {"clip": None, "augment": False, "clean_validation": True}
+    assert {name: result["settings"][name] for name in given} == given
+    assert result["settings"]["loss"].startswith("alpha-mae")
+    folder = tmp_path / result["folder"]
     assert folder == runs(tmp_path)[0]
     assert result["last"] == metrics(folder)[-1]
     assert json.loads((folder / "result.json").read_text()) | {"folder": result["folder"]} == result
@@ -60,23 +58,18 @@ def test_options_reach_the_settings_and_the_result_is_json(tmp_path):
 
 def test_compare_prints_a_table_and_the_second_time_trains_nothing(tmp_path):
     arguments = ("compare", *QUICK, "--losses", "ce,sgce:q=0.5", "--seeds", "2")
-    first = command(tmp_path, *arguments)
-    assert first.code == 0, first.stderr
+    first = printed(tmp_path, *arguments)
     assert len(runs(tmp_path)) == 4
-    upper = next(line for line in first.stdout.splitlines() if "weight" in line).split()
-    assert upper == ["weight", "last", "best", "noise", "s", "a"]
-    assert "mean(standard deviation) of 2 runs" in " ".join(first.stdout.split())
+    lines = [line.split() for line in first.splitlines()]
+    assert ["weight", "last", "best", "noise", "s", "a"] in lines
+    assert "mean(standard deviation) of 2 runs" in " ".join(first.split())
     for loss in ("ce", "sgce:q=0.5"):
-        row = next(line for line in first.stdout.splitlines() if line.startswith(f"{loss} "))
-        cells = row.split()
-        for cell in cells[3:6]:
-            mean, std = cell.rstrip(")").split("(")
-            assert 0 <= float(mean) <= 100
-            assert float(std) >= 0
+        (row,) = (line for line in lines if line[:1] == [loss])
+        assert all(re.fullmatch(r"(100|\d{1,2})\.\d\d\(\d{1,2}\.\d\d\)", cell) for cell in row[3:6]), row
     written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*")}
-    assert command(tmp_path, *arguments).stdout == first.stdout
+    assert printed(tmp_path, *arguments) == first
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*")} == written
-    found = json.loads(command(tmp_path, *arguments, "--json").stdout)
+    found = json.loads(printed(tmp_path, *arguments, "--json"))
     assert [row["loss"] for row in found["rows"]] == ["ce", "sgce:q=0.5"]
     assert [[run["settings"]["seed"] for run in some] for some in found["runs"]] == [[0, 1], [0, 1]]
     mean = sum(run["last"]["test_accuracy"] for run in found["runs"][0]) / 2
@@ -100,24 +93,25 @@ def test_figures_are_never_cut_however_narrow_the_terminal(width, monkeypatch):
     assert "".join(line.split(" ")[0] for line in lines[headings + 1 :]).startswith(settings.loss)
 
 
-def test_ctrl_c_says_how_to_go_on(tmp_path):
-    process = start_command(tmp_path, "train", "--epochs", "5000", "--out", "here")
-    wait_for_checkpoint(tmp_path, process.is_alive)
-    os.kill(process.pid, signal.SIGINT)
-    stopped = finished(process, tmp_path)
-    assert stopped.code == 130
-    assert stopped.stderr.endswith(STOPPED)
-
-
 STOPPED = "stopped; rerun the same command to resume after the last finished epoch\n"
 
 
-def wait_for_checkpoint(folder, goes_on):
+def stderr_after_ctrl_c(folder, *options, several="ddp_fork"):
+    """Of a training that has had its first checkpoint."""
+    process = start_command(folder, "train", "--epochs", "5000", "--out", "here", *options, several=several)
     deadline = time.monotonic() + 200
     while not (folder / "here" / "checkpoint.pt").exists():
         assert time.monotonic() < deadline
-        assert goes_on()
+        assert process.is_alive()
         time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    stopped = finished(process, folder)
+    assert stopped.code == 130
+    return stopped.stderr
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    assert stderr_after_ctrl_c(tmp_path).endswith(STOPPED)
 
 
 @pytest.mark.slow
@@ -128,13 +122,9 @@ def test_ctrl_c_for_the_first_process_alone_stops_them_all(tmp_path):
         "    return create_model('mlp:hidden=8', input_shape=input_shape, num_classes=num_classes)\n"
     )
     several = ["--model", "tells:net", "--devices", "2", "--accelerator", "cpu"]
-    process = start_command(tmp_path, "train", "--epochs", "5000", "--out", "here", *several, several="ddp_spawn")
-    wait_for_checkpoint(tmp_path, process.is_alive)
-    os.kill(process.pid, signal.SIGINT)
-    stopped = finished(process, tmp_path)
-    assert stopped.code == 130
-    assert STOPPED in stopped.stderr
-    assert "Traceback" not in stopped.stderr
+    told = stderr_after_ctrl_c(tmp_path, *several, several="ddp_spawn")
+    assert STOPPED in told
+    assert "Traceback" not in told
     started = [int(path.name.removeprefix("pid-")) for path in tmp_path.glob("pid-*")]
     assert len(started) == 2
     for number in started:
@@ -145,41 +135,39 @@ def test_ctrl_c_for_the_first_process_alone_stops_them_all(tmp_path):
 def test_a_matrix_that_changed_is_another_run(tmp_path):
     def rate(flip):
         np.save(tmp_path / "m.npy", (1 - flip) * np.eye(10) + flip / 10)
-        return json.loads(command(tmp_path, "train", *QUICK, "--noise", "matrix:m.npy", "--json").stdout)["noise_rate"]
+        return json.loads(printed(tmp_path, "train", *QUICK, "--noise", "matrix:m.npy", "--json"))["noise_rate"]
 
     assert [rate(0.0), rate(0.5), rate(0.0)] == [0.0, pytest.approx(0.45, abs=0.03), 0.0]
     assert len(runs(tmp_path)) == 2
 
 
 def test_labels_that_nobody_vouches_for_are_not_called_clean(tmp_path):
-    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i / 2},{'xy'[i % 2]}\n" for i in range(40)))
-    own = ("train", "--data", "mine.csv", "--epochs", "1", "--model", "mlp:hidden=4")
-    done = command(tmp_path, *own, "--settings", "clean_validation=true")
+    own_table(tmp_path)
+    own = ("train", "--data", "mine.csv", "--epochs", "1", "--model", "mlp:hidden=4", "--settings")
+    done = command(tmp_path, *own, "clean_validation=true")
     one_sentence(done, "clean_validation must be left out for mine.csv", "unknown")
-    nothing = command(tmp_path, *own, "--settings", "validation=0", "--noise", "CLEAN")
-    assert "accuracy in % on no data, since nothing was held out" in " ".join(nothing.stdout.split())
-    assert "noise as given (label noise unknown)" in " ".join(nothing.stdout.split())
+    nothing = " ".join(printed(tmp_path, *own, "validation=0", "--noise", "CLEAN").split())
+    assert "accuracy in % on no data, since nothing was held out" in nothing
+    assert "noise as given (label noise unknown)" in nothing
     assert {folder.name.rpartition("-")[0] for folder in runs(tmp_path)} == {"mine-as-given-alpha-mae-seed0"}
-    tested = command(tmp_path, *own, "--settings", "validation=0", "--test", "mine.csv")
-    assert "accuracy in % on the test data" in " ".join(tested.stdout.split())
-    assert "clean" not in tested.stdout
+    tested = " ".join(printed(tmp_path, *own, "validation=0", "--test", "mine.csv").split())
+    assert "accuracy in % on the test data" in tested
+    assert "clean" not in tested
 
 
 def test_compare_adds_noise_to_a_known_data_set_and_none_to_ones_own(tmp_path):
     quick = ("--epochs", "1", "--model", "mlp:hidden=8", "--losses", "mae", "--seeds", "1", "--json")
-    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(40)))
-    found = [json.loads(command(tmp_path, "compare", "--data", data, *quick).stdout) for data in ("mine.csv", "digits")]
-    assert [each["runs"][0][0]["settings"]["noise"] for each in found] == ["clean", "sym:0.6"]
-    assert found[0]["runs"][0][0]["noise_rate"] is None, "nobody knows which of one's own labels are wrong"
+    data = (own_table(tmp_path), "digits")
+    own, digits = (json.loads(printed(tmp_path, "compare", "--data", each, *quick))["runs"][0][0] for each in data)
+    assert (own["settings"]["noise"], digits["settings"]["noise"]) == ("clean", "sym:0.6")
+    assert own["noise_rate"] is None, "nobody knows which of one's own labels are wrong"
 
 
 @pytest.mark.slow
 def test_event_files_for_tensorboard(tmp_path):
     pytest.importorskip("tensorboard")
-    done = command(tmp_path, "train", *QUICK, "--out", "here", "--settings", "log=tensorboard")
-    assert done.code == 0, done.stderr
-    events = list((tmp_path / "here" / "tensorboard").glob("events.out.tfevents.*"))
-    assert events
+    printed(tmp_path, "train", *QUICK, "--out", "here", "--settings", "log=tensorboard")
+    events = (tmp_path / "here" / "tensorboard").glob("events.out.tfevents.*")
     assert b"validation_accuracy" in b"".join(event.read_bytes() for event in events)
 
 
@@ -199,12 +187,10 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, arguments, ingredie
 
 
 @in_turn(
-    "words",
-    ["train --loss ce", "compare --losses ce,mae --seeds 2", "tune --losses ce --vary lr=0.1,0.2 --seeds 1"],
+    "words", ["train --loss ce", "compare --losses ce,mae --seeds 2", "tune --losses ce --vary lr=0.1,0.2 --seeds 1"]
 )
 def test_a_command_opens_the_users_data_once(tmp_path, monkeypatch, words):
-    rows = "".join(f"{number % 7},{number % 5},{'ab'[number % 2]}\n" for number in range(40))
-    (tmp_path / "mine.csv").write_text("x,y,label\n" + rows)
+    own_table(tmp_path)
     times, open_own = [], opening._open_own
     monkeypatch.setattr(opening, "_open_own", lambda *arguments: times.append(arguments) or open_own(*arguments))
     monkeypatch.chdir(tmp_path)

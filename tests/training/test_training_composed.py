@@ -1,7 +1,5 @@
 """Training with losses that are composed, or the user's own: settings, folders, predictions, reports."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -15,7 +13,6 @@ from symloss.training.run_folder import RunFolder, folder_name
 
 
 def test_settings_of_a_composed_loss():
-    """It has no settings of its own, so what holds for all losses of the data set holds for it."""
     found = resolve_layers("digits", "digits", "symmetrize( focal:gamma=2 )")
     assert found.settings.loss == "symmetrize(focal:gamma=2)"
     assert (found.settings.lr, found.settings.weight_decay, found.settings.scores) == (0.01, 0.01, "loss")
@@ -25,8 +22,7 @@ def test_settings_of_a_composed_loss():
     assert found.sources["scores"] == "the loss, which takes them as they are"
     name = folder_name(resolve("digits", "0.5*gce:q=0.7 + 0.5*symmetrize(mse)"))
     assert "-0.5_gce_q_0.7_+_0.5_symmetrize_mse_-seed0-" in name
-    long = " + ".join(["0.25*symmetrize(gce:q=0.5)"] * 40)
-    assert len(folder_name(resolve("digits", long))) < 120
+    assert len(folder_name(resolve("digits", " + ".join(["0.25*symmetrize(gce:q=0.5)"] * 40)))) < 120
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
 """What goes wrong around a run: damaged files, a removed lock, other threads, refusals. Nothing is lost unsaid."""
 
+import functools
 import json
 import multiprocessing
+import operator
+import os
 import shutil
 
 import pytest
@@ -49,20 +52,16 @@ def test_a_flipped_bit_costs_an_epoch_and_changes_nothing(begun, whole):
 
 def test_predictions_are_those_of_weights_as_they_were_written(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "run")
-
-    def found(best=False):
-        return list(predict(folder, "digits", model=small().model, best=best).rows)
-
     shutil.copy(folder / "checkpoint-previous.pt", folder / "checkpoint.pt")
-    of_the_one_before = found()
+    of_the_one_before = predictions(folder, best=False)
     shutil.copy(whole / "checkpoint.pt", folder / "checkpoint.pt")
-    assert found() != of_the_one_before
+    assert predictions(folder, best=False) != of_the_one_before
     flip(folder / "checkpoint.pt")
     with pytest.warns(UserWarning, match="going back to the previous one, of epoch 2"):
-        assert found() == of_the_one_before
+        assert predictions(folder, best=False) == of_the_one_before
     flip(folder / "best.pt")
     with refused(ValueError, folder / "best.pt", "is not a complete checkpoint"):
-        found(best=True)
+        predictions(folder, best=True)
 
 
 def test_another_number_of_threads_is_a_warning(begun):
@@ -89,42 +88,38 @@ def test_a_run_whose_lock_is_removed_stops_and_is_gone_on_with(tmp_path, whole):
     assert_same(folder, whole)
 
 
-def with_state(begun, change):
-    """A run whose checkpoint was changed, as another version of symloss or of a model could leave it."""
+def predictions(folder, **options):
+    return list(predict(folder, "digits", model=small().model, **options).rows)
+
+
+def changed(cut, tmp_path, *keys, value=None):
+    """A run whose checkpoint has another value, or none, as another version of symloss or of a model could leave it."""
+    begun = shutil.copytree(cut, tmp_path / "run")
     state = torch.load(begun / "checkpoint.pt", weights_only=True)
-    change(state)
-    save_checkpoint(RunFolder(begun), state)
+    functools.reduce(operator.getitem, keys[:-1], state)[keys[-1]] = value
+    save_checkpoint(RunFolder(begun), {name: part for name, part in state.items() if part is not None})
     return begun
 
 
 @in_turn(
-    "change, ingredients",
+    "keys, value, said",
     [
-        (lambda state: state["model"].update({"1.weight": torch.zeros(3, 3)}), ("1.weight", "[3, 3]")),
-        (
-            lambda state: state["optimizer"]["state"][0].update(momentum_buffer=torch.zeros(3, 3)),
-            ("momentum_buffer of shape (3, 3) for one of (16, 64)",),
-        ),
-        (lambda state: state.update(optimizer={"state": {}}), ("param_groups",)),
-        (
-            lambda state: state["margins"].update(sums=torch.zeros(3, 361)),
-            ("examples must be 361 as in the checkpoint",),
-        ),
+        (("model", "1.weight"), torch.zeros(3, 3), "1.weight ... [3, 3]"),
+        (("optimizer", "state", 0, "momentum_buffer"), torch.zeros(3, 3), "of shape (3, 3) for one of (16, 64)"),
+        (("optimizer",), {"state": {}}, "param_groups"),
+        (("margins", "sums"), torch.zeros(3, 361), "examples must be 361 as in the checkpoint"),
     ],
 )
-def test_a_state_that_does_not_fit_is_one_sentence(cut, tmp_path, change, ingredients):
-    begun = with_state(shutil.copytree(cut, tmp_path / "run"), change)
-    uses = [lambda: run(small(), begun)]
-    if "1.weight" in ingredients:
-        uses.append(lambda: list(predict(begun, "digits", model=small().model, best=False).rows))
-    for use in uses:
-        with refused(ValueError, begun, "must fit the model 'training_helpers:drops'", *ingredients):
-            use()
+def test_a_state_that_does_not_fit_is_one_sentence(cut, tmp_path, keys, value, said):
+    begun = changed(cut, tmp_path, *keys, value=value)
+    for use in (run, lambda *_: predictions(begun, best=False))[: 1 + ("model" in keys)]:
+        with refused(ValueError, begun, "must fit the model 'training_helpers:drops'", *said.split(" ... ")):
+            use(small(), begun)
 
 
 @in_turn("key", ["optimizer", "seconds", "best", "epoch", "last"])
 def test_a_checkpoint_without_a_key_is_no_whole_one(cut, tmp_path, key):
-    begun = with_state(shutil.copytree(cut, tmp_path / "run"), lambda state: state.pop(key))
+    begun = changed(cut, tmp_path, key)
     with pytest.warns(UserWarning, match=rf"it must hold {key} as .*\); going back to the previous one, of epoch 2"):
         assert load_checkpoint(RunFolder(begun), needs=TO_GO_ON)["epoch"] == 2
 
@@ -141,13 +136,13 @@ def test_a_description_of_the_data_that_is_wrong_is_one_sentence(whole, tmp_path
     description = json.loads((folder / "data.json").read_text())
     (folder / "data.json").write_text(json.dumps(description | changes))
     with refused(ValueError, folder, sentence):
-        list(predict(folder, "digits", model=small().model).rows)
+        predictions(folder)
 
 
 def test_another_number_of_scores_than_classes_is_one_sentence(whole, monkeypatch):
     monkeypatch.setattr("torch.nn.Sequential.forward", lambda self, inputs: torch.zeros(len(inputs), 2))
     with refused(ValueError, "must return 10 scores for each example; got a tensor of shape"):
-        list(predict(whole, "digits", model=small().model).rows)
+        predictions(whole)
 
 
 @in_turn(
@@ -166,16 +161,14 @@ def test_what_is_refused_late_leaves_nothing_behind(tmp_path, arguments, sentenc
 
 
 def test_what_was_there_before_stays_when_a_run_is_refused(begun, tmp_path):
+    before = sorted(begun.iterdir())
     with refused(ValueError, "This machine cannot train on 1 device(s) of accelerator"):
         train(small(), begun, accelerator="cuda")
-    assert (begun / "checkpoint.pt").exists()
-    assert (begun / "settings.json").exists()
-    notes = tmp_path / "mine" / "notes.txt"
-    notes.parent.mkdir()
-    notes.touch()
-    with pytest.raises(ValueError, match="subset must be at most"):
-        run(small(subset=9999), notes.parent)
-    assert list(notes.parent.iterdir()) == [notes]
+    assert sorted(begun.iterdir()) == before
+    (tmp_path / "mine" / "notes").mkdir(parents=True)
+    with refused(ValueError, "subset must be at most"):
+        run(small(subset=9999), tmp_path / "mine")
+    assert os.listdir(tmp_path / "mine") == ["notes"]
     half = RunFolder(tmp_path / "runs" / "mine")  # and what a killed process had half written goes along
     half.start(resolve("digits", "ce"))
     (half.path / "noise.npz.part").write_bytes(b"half")
@@ -192,14 +185,17 @@ def net(input_shape, num_classes): return Net(2, 2)
 """
 
 
-def assert_theirs(done, line):
+def assert_theirs(folder, source, line, *options):
     """One line, and the traceback of the user's code."""
+    (folder / "mine.py").write_text(source)
+    done = command(folder, "train", "--model", "mine:net", "--epochs", "1", *options)
     assert done.code == 1, done
     before, _, after = done.stderr.partition("symloss: this was raised in code of your own, mine:net:\n")
     assert "Traceback" not in before
     assert after.startswith("Traceback (most recent call last):\n")
     assert 'mine.py", line' in after
     assert line in after
+    assert not (folder / "runs").exists()
 
 
 @in_turn(
@@ -212,30 +208,17 @@ def assert_theirs(done, line):
     ],
 )
 def test_code_of_the_users_own_has_its_traceback_after_one_line(tmp_path, source, line):
-    (tmp_path / "mine.py").write_text(source)
-    assert_theirs(command(tmp_path, "train", "--model", "mine:net", "--epochs", "1"), line)
-    assert not (tmp_path / "runs").exists()
+    assert_theirs(tmp_path, source, line)
 
 
 @pytest.mark.slow
 def test_the_same_from_another_process(tmp_path):
-    (tmp_path / "mine.py").write_text(BROKEN)
-    words = ("train", "--model", "mine:net", "--epochs", "1", "--devices", "2", "--accelerator", "cpu")
-    assert_theirs(command(tmp_path, *words), "ValueError: no such layer")
-    assert not (tmp_path / "runs").exists()
-
-
-class _Removes:
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __call__(self, row):
-        (self.folder / "lock").unlink()
+    assert_theirs(tmp_path, BROKEN, "ValueError: no such layer", "--devices", "2", "--accelerator", "cpu")
 
 
 def _with_two_devices(folder, answer):
     try:
-        run(small(), folder, devices=2, on_epoch=_Removes(folder))
+        run(small(), folder, devices=2, on_epoch=lambda row: (folder / "lock").unlink())
     except Busy as error:
         answer.send(str(error))
 

@@ -46,7 +46,6 @@ def test_two_processes_follow_one(tmp_path):
 
 
 def of_torchrun(rank, port):
-    """What torchrun sets for each process."""
     ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0"}
     sizes = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "test"}
     return ranks | sizes | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}

@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
+from data_helpers import save_image
 from in_turn import in_turn
-from PIL import Image
 from refusals import refused
 from training_helpers import small
 
@@ -42,9 +42,8 @@ def test_validation_is_split_off_the_noisy_data():
     assert (task.validation.labels != DIGITS.train.labels[places(task.validation)]).float().mean() > 0.4
     assert torch.equal(task.test.labels, DIGITS.test.labels)
     clean = prepare(small(subset=None, noise="sym:0.6", clean_validation=True))
-    held = places(clean.validation)
-    assert torch.equal(held, places(task.validation))
-    assert torch.equal(clean.validation.labels, DIGITS.train.labels[held])
+    assert torch.equal(places(clean.validation), places(task.validation))
+    assert torch.equal(clean.validation.labels, DIGITS.train.labels[places(task.validation)])
     assert torch.equal(clean.train.labels, task.train.labels)
 
 
@@ -66,10 +65,8 @@ def test_the_subset_is_the_same_for_every_seed():
 
 
 def test_noise_that_needs_inputs_is_refused_for_images_that_stay_in_files(tmp_path):
-    for place, name in enumerate(("cats", "dogs")):
-        (tmp_path / name).mkdir()
-        for side in (8, 9, 10):
-            Image.new("RGB", (side, side + place)).save(tmp_path / name / f"{side}.png")
+    for side in (8, 9, 10, 11):
+        save_image(tmp_path / ("cats", "dogs")[side % 2] / f"{side}.png", np.zeros((side, 8, 3), np.uint8))
     with refused(ValueError, "noise must be of a kind that needs no inputs", "'instance:0.3'"):
         prepare(Settings(data=str(tmp_path), noise="instance:0.3"))
 

@@ -3,9 +3,8 @@
 Importing torch takes seconds, so most processes are forked from a server that has done it once.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import itertools
 import json
 import multiprocessing
 import os
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from forked_processes import forked_processes
 from torch import Tensor, nn
@@ -32,6 +32,13 @@ def small(loss: str = "alpha-mae", **given: Any) -> Settings:
     common = {"noise": "sym:0.4", "model": "training_helpers:drops", "epochs": 3, "batch": 64, "subset": 400}
     common |= {"lr": 0.05, "weight_decay": 1e-3}
     return dataclasses.replace(resolve("digits", loss, **common), **given)
+
+
+def own_table(folder: Path) -> str:
+    """The path of a table of one's own: two numbers and two classes."""
+    rows = "".join(f"{number % 7},{number % 5},{'ab'[number % 2]}\n" for number in range(60))
+    (folder / "mine.csv").write_text("x,y,label\n" + rows)
+    return str(folder / "mine.csv")
 
 
 def run(settings: Settings, folder: Path, **options: Any) -> dict[str, Any]:
@@ -151,13 +158,15 @@ def command(folder: Path, *arguments: str, limit: int | None = None) -> Done:
     return finished(start_command(folder, *arguments, limit=limit), folder)
 
 
+def printed(folder: Path, *arguments: str) -> str:
+    """What a command that succeeds writes to stdout."""
+    done = command(folder, *arguments)
+    assert done.code == 0, done.stderr
+    return done.stdout
+
+
 def start_command(
-    folder: Path,
-    *arguments: str,
-    limit: int | None = None,
-    name: str = "",
-    several: str = "ddp_fork",
-    **environment: str,
+    folder: Path, *arguments: str, limit: int | None = None, name="", several="ddp_fork", **environment: str
 ) -> multiprocessing.process.BaseProcess:
     """``command`` without the wait for its end. Several in one folder have names.
 
@@ -200,20 +209,28 @@ def one_sentence(done: Done, *ingredients: object, started: bool = False) -> Non
     assert len(lines) == 1 + started, done.stderr
     assert lines[-1].startswith("symloss: ")
     assert not started or " epochs of " in lines[0]
-    for ingredient in ingredients:
-        assert str(ingredient) in lines[-1]
+    assert all(str(ingredient) in lines[-1] for ingredient in ingredients), (ingredients, lines[-1])
+
+
+def cut_off(patch: pytest.MonkeyPatch, nth: int, *names: str, target: str = "", error: BaseException | None = None):
+    """Functions of ``os`` raise an error, or kill the process, at their nth call: for a file of that name, if any."""
+    calls = itertools.count(1)
+
+    def ending(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            if (not target or Path(arguments[-1]).name == target) and next(calls) == nth:
+                if error is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise error
+            return function(*arguments)
+
+        return call
+
+    for name in names:
+        patch.setattr(os, name, ending(getattr(os, name)))
 
 
 def killed_at(moment: str, nth: int, settings: Settings, folder: Path) -> None:
     """Train in this process until it kills itself: at the nth replacement of a file of that name."""
-    calls, replace = 0, os.replace
-
-    def dies(source: Any, target: Any) -> None:
-        nonlocal calls
-        calls += Path(target).name == moment
-        if calls == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, target)
-
-    os.replace = dies
+    cut_off(pytest.MonkeyPatch(), nth, "replace", target=moment)
     run(settings, folder)
