@@ -211,8 +211,7 @@ def test_damaged_gz_files_and_wrong_labels(tmp_path):
 
 @in_turn("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_nothing_runs_and_plain_things_are_read(tmp_path, protocol):
-    path, trace = tmp_path / PYTHON["cifar10"] / "data_batch_1", tmp_path / "trace"
-    path.parent.mkdir()
+    path, trace = write_python(tmp_path, "cifar10") / "data_batch_1", tmp_path / "trace"
     path.write_bytes(pickle.dumps({"data": Bomb(trace), "labels": [1]}, protocol=protocol))
     not_opened("cifar10", path, "only numbers, text and arrays", "posix.mkdir", "none of it was run", root=tmp_path)
     assert not trace.exists()
@@ -411,14 +410,12 @@ def test_ilsvrc12_by_folder_and_by_list(root):
     """50 or 1000 folders; other numbers cannot be told apart."""
     with refused(FileNotFoundError, root / "ilsvrc12" / "val.txt", "https://image-net.org", f"{root}/ilsvrc12/val"):
         open_data("webvision-mini-imagenet", root=root)
-    made = 0
+    val = root / "ilsvrc12" / "val"
     for folders in (1, 49, 50, 51, 1000):
-        for k in range(made, folders):
-            folder = root / "ilsvrc12" / "val" / f"n{k:08d}"
-            folder.mkdir(parents=True)
-            if k < 60:
-                save_image(folder / f"{k}.JPEG", random_bytes(2, 2, 3))
-        made = folders
+        for k in range(folders):
+            (val / f"n{k:08d}").mkdir(parents=True, exist_ok=True)
+        for k in range(min(folders, 60)):
+            save_image(val / f"n{k:08d}" / f"{k}.JPEG", random_bytes(2, 2, 3))
         if folders in (50, 1000):
             test = open_data("webvision-mini-imagenet", root=root).test
             assert [path.name for path in test.inputs.paths] == [f"{k}.JPEG" for k in range(50)]
@@ -427,9 +424,9 @@ def test_ilsvrc12_by_folder_and_by_list(root):
         with refused(FileNotFoundError, "folders of all 1000 classes or of the first 50", f"and {folders} folders"):
             open_data("webvision-mini-imagenet", root=root)
     entries = [("ILSVRC2012_val_00000001.JPEG", 65), ("ILSVRC2012_val_00000002.JPEG", 3)]
-    write_list(root / "ilsvrc12" / "val.txt", root / "ilsvrc12" / "val", entries)
+    write_list(root / "ilsvrc12" / "val.txt", val, entries)
     data = open_data("webvision-mini-imagenet", root=root)
-    assert data.test.inputs == ImageFiles((root / "ilsvrc12" / "val" / entries[1][0],))
+    assert data.test.inputs == ImageFiles((val / entries[1][0],))
     assert (data.name, data.test.labels.tolist()) == ("webvision-mini-imagenet", [3])
     assert data.train.inputs == open_data("webvision-mini", root=root).train.inputs
 
@@ -473,14 +470,12 @@ def test_inputs_to_predict_on_go_by_their_names(root):
 
 
 def test_bad_and_missing_lists(root):
-    info = root / "webvision" / "info"
-    listing = info / "train_filelist_google.txt"
-    good = listing.read_text()
+    listing = root / "webvision" / "info" / "train_filelist_google.txt"
     for line in ("google/a.jpg", "google/a.jpg -1", "google/a.jpg cat", "7"):
         listing.write_text(f"{TRAIN[0][0]} 49\n{line}\n")
         not_opened("webvision-mini", f"line 2 of {listing}", "`path label`", f"got {line!r}", root=root)
-    listing.write_text(good)
-    for missing in (info / "val_filelist.txt", listing):
+    listing.write_text(f"{TRAIN[0][0]} 49\n")
+    for missing in (listing.with_name("val_filelist.txt"), listing):
         missing.unlink()
         with refused(FileNotFoundError, missing, "data.vision.ee.ethz.ch", f"into {root}/webvision"):
             open_data("webvision-mini", root=root)
