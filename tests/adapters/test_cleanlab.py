@@ -117,9 +117,8 @@ def test_datalab_reads_our_probabilities_and_its_issues_come_back(audit, wine):
 
     for labels in (audit.given, np.array(NAMES)[audit.given]):
         lab = Datalab({"label": labels}, label_name="label", verbosity=0)
-        chances = (
-            audit.pred_probs if labels is audit.given else audit.pred_probs[:, np.argsort(NAMES)]
-        )  # by the alphabet
+        # Datalab numbers names by the alphabet.
+        chances = audit.pred_probs if labels is audit.given else audit.pred_probs[:, np.argsort(NAMES)]
         lab.find_issues(pred_probs=chances, issue_types={"label": {"clean_learning_kwargs": ONE_PROCESS}})
         issues = lab.get_issues("label")
         found = ours.audit_from_issues(issues, class_names=NAMES, pred_probs=audit.pred_probs, truth=wine.clean)

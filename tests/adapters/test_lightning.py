@@ -127,11 +127,10 @@ def test_a_checkpoint_in_the_middle_of_an_epoch_goes_on(tmp_path):
     assert max(map(len, second.seen)) == 3
     assert_close(kept(whole), second.means(), 1e-6)
 
-    last = tmp_path / "last.ckpt"
     runs = trainer(whole, max_epochs=3)
     runs.fit(second, loader(), ckpt_path=path)
-    runs.save_checkpoint(last)
-    half.on_load_checkpoint(None, None, torch.load(last, weights_only=True))
+    runs.save_checkpoint(path)
+    half.on_load_checkpoint(None, None, torch.load(path, weights_only=True))
     assert half.means().epochs == 3
 
 
@@ -208,9 +207,9 @@ def test_the_audit_has_the_examples_that_were_seen():
     chances = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
     found = margins.audit(torch.tensor([0, 1, 0]), chances, truth=[0, 0, 1])
     assert found.positions.tolist() == [0, 2]
-    assert (found.precision, found.recall) == (1.0, 1.0)
     assert found.flagged.tolist() == [False, True]
     assert found.suggested.tolist() == [0, 1]
+    assert (found.precision, found.recall) == (1.0, 1.0)
     assert margins.audit([0, 1, 0], chances, n_wrong=0).flagged.sum() == 0
     with refused(ValueError, "probabilities must be of all 3 examples", "got 2"):
         margins.audit([0, 1, 0], chances[:2])

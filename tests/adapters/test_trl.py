@@ -40,15 +40,9 @@ def data():
     return Dataset.from_dict({"input_ids": rows, "completion_mask": masks})
 
 
-def config(folder, *, steps=1, **options):
-    return arguments(folder, trl.SFTConfig, steps=steps, batch=ROWS // steps, bf16=False, **options)
-
-
 def trainer(folder, cls=SFTTrainer, *, model=None, steps=1, options=None, **loss):
-    model = causal() if model is None else model
-    return cls(
-        model, config(folder, steps=steps, **options or {}), train_dataset=data(), processing_class=tokenizer(), **loss
-    )
+    config = arguments(folder, trl.SFTConfig, steps=steps, batch=ROWS // steps, bf16=False, **options or {})
+    return cls(model or causal(), config, train_dataset=data(), processing_class=tokenizer(), **loss)
 
 
 @pytest.mark.parametrize(("loss", "kind"), [("ce", "nll"), ("mae", "dft")])
@@ -92,26 +86,23 @@ def test_positions_without_a_label_do_not_count(tmp_path):
 
 def test_metrics_stay_and_the_mean_probability_joins_them(tmp_path):
     options = {"logging_strategy": "steps", "logging_steps": 1}
-
-    def logged(cls, **loss):
-        used = trainer(tmp_path, cls, options=options, **loss)
-        used.train()
-        return used.state.log_history[0]
-
-    ours, theirs = logged(SFTTrainer, loss="ce"), logged(trl.SFTTrainer)
+    both = trainer(tmp_path, loss="ce", options=options), trainer(tmp_path, trl.SFTTrainer, options=options)
+    for each in both:
+        each.train()
+    ours, theirs = (each.state.log_history[0] for each in both)
     for name in ("entropy", "mean_token_accuracy", "num_tokens", "loss", "grad_norm"):
         assert ours[name] == theirs[name], name
     assert ours["mean_token_probability"] == pytest.approx(0.05, abs=0.05)
 
 
 def test_experts_keep_the_loss_of_their_routers(tmp_path):
-    def step(cls, steps, share=5.0, **loss):
+    def step(cls=SFTTrainer, share=5.0, **loss):
         model, options = causal("Mixtral", num_local_experts=4), {"router_aux_loss_coef": share}
-        return moved_by(trainer(tmp_path, cls, model=model, steps=steps, options=options, **loss))
+        return moved_by(trainer(tmp_path, cls, model=model, steps=2, options=options, **loss))
 
-    theirs = step(trl.SFTTrainer, 2)
-    assert torch.equal(step(SFTTrainer, 2, loss="ce"), theirs)
-    assert float((step(SFTTrainer, 2, 0.0, loss="ce") - theirs).abs().max()) > 1e-4
+    theirs = step(trl.SFTTrainer)
+    assert torch.equal(step(loss="ce"), theirs)
+    assert float((step(share=0.0, loss="ce") - theirs).abs().max()) > 1e-4
 
 
 # The anchor.
@@ -119,6 +110,11 @@ def test_experts_keep_the_loss_of_their_routers(tmp_path):
 
 def divergence(scores, start):
     return F.kl_div(scores.log_softmax(-1), start.log_softmax(-1), log_target=True, reduction="none").sum(-1)
+
+
+def anchored(model, start, mask, ids):
+    """The divergence at the places of the mask, from the scores."""
+    return torch.where(mask, divergence(model(ids).logits[:, :-1], start[:, :-1]), 0.0)
 
 
 @pytest.mark.parametrize("family", ["Llama", "Gemma2"])
@@ -132,14 +128,11 @@ def test_the_anchor_is_the_divergence_of_the_scores(family, monkeypatch):
         for p in model.parameters():
             p.add_(0.05 * torch.randn_like(p))
     mask = labels[:, 1:] >= 0
-    scores = model(ids).logits[:, :-1]
-    wanted = torch.where(mask, divergence(scores, start[:, :-1]), 0.0)
-    ours = anchor({"input_ids": ids}, mask)
-    torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-6)
+    values = anchored(model, start, mask, ids), anchor({"input_ids": ids}, mask)
+    torch.testing.assert_close(*values, rtol=1e-4, atol=1e-6)
     parameters = list(model.parameters())
-    wanted_gradients = torch.autograd.grad(wanted.sum(), parameters, retain_graph=True)
-    for own, other in zip(torch.autograd.grad(ours.sum(), parameters), wanted_gradients, strict=True):
-        torch.testing.assert_close(own, other, rtol=1e-3, atol=1e-4)
+    slopes = [torch.autograd.grad(each.sum(), parameters, retain_graph=True) for each in values]
+    torch.testing.assert_close(*slopes, rtol=1e-3, atol=1e-4)
 
 
 def test_with_peft_the_start_is_the_model_without_its_adapter():
@@ -147,8 +140,8 @@ def test_with_peft_the_start_is_the_model_without_its_adapter():
     start = model(ids).logits.detach()
     adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2, init_lora_weights=False))
     anchor = KLAnchor(adapted.train())
-    scores, mask = adapted(ids).logits[:, :-1], labels[:, 1:] >= 0
-    wanted = torch.where(mask, divergence(scores, start[:, :-1]), 0.0)
+    mask = labels[:, 1:] >= 0
+    wanted = anchored(adapted, start, mask, ids)
     torch.testing.assert_close(anchor({"input_ids": ids}, mask), wanted, rtol=1e-4, atol=1e-6)
     assert float(wanted.sum().detach()) > 1e-3
     assert adapted.get_base_model().training
