@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from symloss.cli.losses import losses_page
+from symloss.cli.losses import CAPTION, HEADINGS, loss_cells, loss_rows
 from symloss.losses.catalogue import LOSSES, RECORDS
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +64,24 @@ def functions() -> str:
             "",
         ]
     )
+
+
+def losses_page() -> str:
+    """Return the table of losses, their presets and their sources, as a page of the documentation."""
+    rows = loss_rows()
+    lines = ["# Losses", "", f"{NOTE} {CAPTION}", ""]
+    lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in loss_cells(row)) + " |" for row in rows]
+    lines += ["", "## Presets", "", "| loss | preset | values | penalty | source |", "|---|---|---|---|---|"]
+    for row in rows:
+        for name, preset in row["presets"].items():
+            values = ", ".join(f"{key}={value}" for key, value in preset["values"].items()) or "-"
+            values += " and batch-norm scores" if preset["batch_norm_scores"] else ""
+            penalty = "-" if preset["penalty"] is None else f"{preset['penalty']:g}"
+            lines.append(f"| {row['name']} | {name} | {values} | {penalty} | {preset['source']} |")
+    lines += ["", "## Sources", ""]
+    lines += [f"- {name}: {reference}" for name, reference in {r["source"]: r["reference"] for r in rows}.items()]
+    return "\n".join(lines)
 
 
 def formatted(code: str, name: str) -> str:

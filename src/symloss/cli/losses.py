@@ -22,17 +22,12 @@ HEADINGS = ("name", "formula", "parameters (default, range)", "symmetric", "conv
 CAPTION = "Facts of raw scores, at the defaults, with 10 classes."
 
 
-def losses(
-    as_json: AsJson = False,
-    as_markdown: Annotated[bool, flag("Print a Markdown table.", "--markdown")] = False,
-) -> None:
+def losses(as_json: AsJson = False) -> None:
     """List every loss: formula, parameters, properties, presets and source."""
     if as_json:
-        print_json(_rows())
-    elif as_markdown:
-        typer.echo(losses_page())
+        print_json(loss_rows())
     else:
-        rows = [dict(zip(HEADINGS, _cells(row), strict=True)) for row in _rows()]
+        rows = [dict(zip(HEADINGS, loss_cells(row), strict=True)) for row in loss_rows()]
         print_rows(rows, f"{len(rows)} losses", CAPTION, dict.fromkeys(HEADINGS[3:6], "center"))
 
 
@@ -61,7 +56,8 @@ def certify(
         console().print(certificate)
 
 
-def _rows() -> list[dict[str, Any]]:
+def loss_rows() -> list[dict[str, Any]]:
+    """Return all that is known of each loss, for JSON."""
     from symloss.losses.catalogue import RECORDS
 
     return [_row(record) | {"reference": SOURCES[record.source]} for record in RECORDS.values()]
@@ -87,28 +83,11 @@ def _parameter(parameter: dict[str, Any]) -> str:
     return f"{before}{parameter['name']}{default} {parameter['interval']}"
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def loss_cells(row: dict[str, Any]) -> list[str]:
+    """Return the cells of a loss in the table of all losses, below ``HEADINGS``."""
     parameters = "".join(map(_parameter, row["parameters"])).removeprefix(", ")
     marks = ["yes" if row["facts"][fact] else "-" for fact in HEADINGS[3:6]]
     return [row["name"], row["formula"], parameters, *marks, row["source"]]
-
-
-def losses_page() -> str:
-    """Return the table of losses, their presets and their sources, as a page of the documentation."""
-    rows = _rows()
-    lines = ["# Losses", "", "Written by `symloss losses --markdown`. " + CAPTION, ""]
-    lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in _cells(row)) + " |" for row in rows]
-    lines += ["", "## Presets", "", "| loss | preset | values | penalty | source |", "|---|---|---|---|---|"]
-    for row in rows:
-        for name, preset in row["presets"].items():
-            values = ", ".join(f"{key}={value}" for key, value in preset["values"].items()) or "-"
-            values += " and batch-norm scores" if preset["batch_norm_scores"] else ""
-            penalty = "-" if preset["penalty"] is None else f"{preset['penalty']:g}"
-            lines.append(f"| {row['name']} | {name} | {values} | {penalty} | {preset['source']} |")
-    lines += ["", "## Sources", ""]
-    lines += [f"- {name}: {reference}" for name, reference in {r["source"]: r["reference"] for r in rows}.items()]
-    return "\n".join(lines)
 
 
 def cite(

@@ -7,18 +7,12 @@ each learner.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from symloss import extras
 from symloss.experiments.run import PATIENCE, Event, Events, Work, attempt
-
-_REFUSAL = b"InvalidAuthToken"
-"""What Ray writes, once a second for twenty seconds, if a cluster refuses a token or its absence."""
 
 
 def run_on_ray(works: Iterable[Work], address: str, cpus: float = 1, gpus: float = 0, retries: int = 3) -> Events:
@@ -76,44 +70,16 @@ def _connected(address: str) -> Iterator[Any]:
 
 
 def _connect(ray: Any, address: str) -> None:
-    refusals: list[bytes] = []
     try:
         _knock(address)
-        with _held_back(_REFUSAL, refusals):
-            ray.init(address=address, logging_level="error", log_to_driver=False)
+        ray.init(address=address, logging_level="error", log_to_driver=False)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
-        # The exception of a refused token is that of any failed connection; only standard error tells them apart.
-        if refusals or type(error).__name__ == "AuthenticationError":
-            raise ValueError(
-                f"The Ray cluster at {address!r} requires an authentication token. Set RAY_AUTH_MODE=token, so that "
-                "Ray sends the token in RAY_AUTH_TOKEN or ~/.ray/auth_token; `ray get-auth-token` prints it on the "
-                "head node."
-            ) from None
         first = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"`ray` must be the address of a running cluster, or auto; got {address!r} ({first})"
+            f"`ray` must be the address of a running cluster, or auto; got {address!r} ({first}). If the cluster "
+            "requires an authentication token, set RAY_AUTH_MODE=token, so that Ray sends the token in RAY_AUTH_TOKEN "
+            "or ~/.ray/auth_token; `ray get-auth-token` prints it on the head node."
         ) from None
-
-
-@contextlib.contextmanager
-def _held_back(word: bytes, lines: list[bytes]) -> Iterator[None]:
-    """Collect lines with a word, which Ray writes to standard error below Python's level. The others follow after."""
-    sys.stderr.flush()
-    errors = os.dup(2)
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(errors, 2)
-            os.close(errors)
-            written.seek(0)
-            for line in written:
-                if word in line:
-                    lines.append(line)
-                else:
-                    os.write(2, line)
 
 
 def _knock(address: str) -> None:
