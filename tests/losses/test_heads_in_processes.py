@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import random_labels, random_scores
 from forked_processes import together
 from torch import nn
 
@@ -29,8 +30,7 @@ class Model(nn.Module):
 
 
 def data():
-    generator = torch.Generator().manual_seed(1)
-    tokens = torch.randint(CLASSES, (4, TOKENS), generator=generator)
+    tokens = random_labels(4, TOKENS, classes=CLASSES)
     target = tokens.roll(-1, 1)
     target[0, 5:], target[3, 2:4] = -100, -100
     return tokens, target
@@ -54,31 +54,28 @@ def steps(rank):
     from torch.distributed.tensor import init_device_mesh  # noqa: PLC0415
 
     tokens, target = data()
-    count = (target != -100).sum()
-    rows = slice(2 * rank, 2 * rank + 2)
+    count = (target != -100).sum() / 2  # both divide gradients by the number of processes
+    given = tokens.chunk(2)[rank], target.chunk(2)[rank], count
     replicated = nn.parallel.DistributedDataParallel(model())
-    # Both divide gradients by the number of processes.
-    replicated(tokens[rows], target[rows], count / 2).backward()
+    replicated(*given).backward()
     found = {name: each.grad.numpy() for name, each in replicated.module.named_parameters()}
     sharded = fully_shard(model(), mesh=init_device_mesh("cpu", (2,)))
-    sharded(tokens[rows], target[rows], count / 2).backward()
+    sharded(*given).backward()
     return found, {name: each.grad.full_tensor().numpy() for name, each in sharded.named_parameters()}
 
 
 def shards(rank):
     features, table, labels = vocabulary()
-    first = 12 * rank
-    weight = table[first : first + 12].clone().requires_grad_()
-    logp = runpy.run_path(str(EXAMPLE))["sharded_log_probabilities"](features, weight, labels, first)
+    weight = table.chunk(2)[rank].clone().requires_grad_()
+    logp = runpy.run_path(str(EXAMPLE))["sharded_log_probabilities"](features, weight, labels, 12 * rank)
     loss = symloss.of_logp("gce:q=0.7")(logp).mean()
     loss.backward()
     return loss.item(), features.grad.numpy(), weight.grad.numpy()
 
 
 def vocabulary():
-    generator = torch.Generator().manual_seed(2)
-    features = torch.randn(6, 5, generator=generator).requires_grad_()
-    return features, torch.randn(24, 5, generator=generator), torch.randint(24, (6,), generator=generator)
+    features, table = random_scores(6, 5).float(), random_scores(24, 5).float()
+    return features.requires_grad_(), table, random_labels(6, classes=24)
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +86,13 @@ def found(tmp_path_factory):
 @pytest.mark.slow
 def test_shards_of_a_vocabulary_find_what_all_scores_say(found):
     features, table, labels = vocabulary()
-    weight = table.clone().requires_grad_()
-    expected = symloss.GCE(q=0.7)(features @ weight.T, labels)
+    expected = symloss.GCE(q=0.7)(features @ table.requires_grad_().T, labels)
     expected.backward()
     for rank in range(2):
-        value, of_features, of_weight = found[rank][1]
+        value, *gradients = found[rank][1]
         assert value == pytest.approx(expected.item(), rel=1e-5)
-        torch.testing.assert_close(torch.from_numpy(of_features), features.grad, rtol=1e-4, atol=1e-7)
-        expected_weight = weight.grad[12 * rank : 12 * rank + 12]
-        torch.testing.assert_close(torch.from_numpy(of_weight), expected_weight, rtol=1e-4, atol=1e-7)
+        ours = [torch.from_numpy(gradient) for gradient in gradients]
+        torch.testing.assert_close(ours, [features.grad, table.grad.chunk(2)[rank]], rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.slow

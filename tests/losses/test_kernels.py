@@ -1,12 +1,11 @@
 """Kernels against the plain formulas: values and gradients of every loss, however the work is cut."""
 
-import functools
 import gc
 import weakref
 
 import pytest
 import torch
-from conftest import every_loss, random_probabilities, value_and_grad
+from conftest import every_loss, random_labels, random_probabilities, random_scores, value_and_grad
 from in_turn import in_turn
 from representatives import every_path
 from torch import Tensor
@@ -33,10 +32,9 @@ OWN = {
 }
 
 
-def batch(shape, dtype, spread=4.0):
-    generator = torch.Generator().manual_seed(shape[0] + shape[1])
-    z = (spread * torch.randn(shape, dtype=dtype, generator=generator)).requires_grad_()
-    return z, torch.randint(shape[1], (shape[0], *shape[2:]), generator=generator)
+def batch(shape, dtype=torch.float64):
+    z = random_scores(*shape, seed=sum(shape), spread=4.0).to(dtype)
+    return z.requires_grad_(), random_labels(shape[0], *shape[2:], classes=shape[1])
 
 
 def plainly(loss, z, y, **options):
@@ -74,7 +72,7 @@ def test_every_loss_of_potentials_has_a_kernel(name):
 def test_losses_of_ones_own(name):
     """Those of the catalogue agree with the reference, by kernels and by plain formulas."""
     assert targets.kernel_for(OWN[name], 6) is not None
-    agrees_with_plain(OWN[name], *batch((40, 6), torch.float64))
+    agrees_with_plain(OWN[name], *batch((40, 6)))
 
 
 @every_path
@@ -87,7 +85,7 @@ def test_images_of_unit_scores(name):
 @every_path
 def test_block_by_block(name, monkeypatch):
     """The same, however many rows are worked on at a time; the last block is shorter."""
-    z, y = batch((50, 11), torch.float64)
+    z, y = batch((50, 11))
     y[::4] = -100
     loss = RECORDS[name].loss()
     whole = value_and_grad(loss, z, y)
@@ -99,14 +97,14 @@ def test_block_by_block(name, monkeypatch):
 @in_turn("name", ["mae", "sgce", "unhinged"])
 @in_turn("layout", ["transposed", "expanded", "channels-last", "strided"])
 def test_layouts(name, layout):
-    base = torch.randn(8, 6, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    base = random_scores(8, 6, 4, 4)
     z = {
         "transposed": base.transpose(2, 3),
         "expanded": base[:, :, :1, :1].expand(8, 6, 4, 4),
         "channels-last": base.contiguous(memory_format=torch.channels_last),
         "strided": base[::2],
     }[layout]
-    y = torch.randint(6, (len(z), 4, 4), generator=torch.Generator().manual_seed(1)).transpose(1, 2)
+    y = random_labels(len(z), 4, 4, classes=6).transpose(1, 2)
     agrees_with_plain(RECORDS[name].loss(), z, y)
 
 
@@ -117,9 +115,8 @@ LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
 def test_masked_classes(name, monkeypatch):
     """Row by row and block by block, down to a single class, as by the plain formula."""
     monkeypatch.setattr(batches, "BLOCK", 2 * 7)
-    z = batch((6, 7), torch.float64)[0].detach()
-    z = z.masked_fill(torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]]), -torch.inf).requires_grad_()
-    y = torch.tensor([0, 1, 0, 4, 2, 6])
+    last, y = torch.tensor([[0], [1], [2], [4], [5], [6]]), torch.tensor([0, 1, 0, 4, 2, 6])
+    z = batch((6, 7))[0].masked_fill(torch.arange(7) > last, -torch.inf)
     for scores in (None, UnitScores(0.3)):
         agrees_with_plain(LOSSES[name], z, y, reduction="none", score_map=scores)
 
@@ -167,53 +164,47 @@ def test_a_loss_that_holds_tensors(shape):
 
     Its mean over labels, for smoothed ones, is that of the batch: once it was asked for at a vector of zeros.
     """
-    z, y = batch((8, 5), torch.float64)
+    z, y = batch((8, 5))
     alpha = torch.linspace(0.5, 2, 5).double().expand(shape).clone()
     gone = weakref.ref(alpha)
-    symloss.losses.dirichlet(phi.CEPotential(), alpha)(z, y).backward()
-    every = symloss.losses.relative(symloss.losses.dirichlet("ce", alpha)).per_class(z)
-    smoothed = symloss.losses.relative(symloss.losses.dirichlet("ce", alpha), label_smoothing=0.1)(z, y)
+    loss = symloss.losses.dirichlet("ce", alpha)
+    loss(z, y).backward()
+    every = symloss.losses.relative(loss).per_class(z)
+    smoothed = symloss.losses.relative(loss, label_smoothing=0.1)(z, y)
     torch.testing.assert_close(smoothed, (0.9 * every[range(8), y] + 0.1 * every.mean(1)).mean())
-    del alpha, every, smoothed
+    del alpha, loss, every, smoothed
     gc.collect()
     assert gone() is None
 
 
-RAW = 3 * torch.randn(5, 7, generator=torch.Generator().manual_seed(3))
-RAW_LABELS = torch.tensor([0, 6, -100, 3, 3])
-
-
 def test_overwrite_gives_the_gradient_the_memory_of_the_scores():
     """So a second use of the scores is an error."""
-    leaf = RAW.clone().requires_grad_()
-    expected = symloss.GCE()(leaf, RAW_LABELS)
-    (expected_gradient,) = torch.autograd.grad(expected, leaf, torch.tensor(0.5))
+    leaf, labels = batch((5, 7), torch.float32)
+    labels[2], loss = -100, symloss.GCE(overwrite=True)
+    expected = symloss.GCE()(leaf, labels)
     scores = leaf * 1.0
     memory = scores.data_ptr()
-    value = symloss.GCE(overwrite=True)(scores, RAW_LABELS)
+    value = loss(scores, labels)
     torch.testing.assert_close(value, expected)
-    (gradient,) = torch.autograd.grad(value, scores, torch.tensor(0.5))
+    half = torch.tensor(0.5)
+    (gradient,) = torch.autograd.grad(value, scores, half, retain_graph=True)
     assert gradient.data_ptr() == memory
-    torch.testing.assert_close(gradient, expected_gradient)
-    loss, scores = symloss.GCE(overwrite=True), leaf * 1.0
-    value = loss(scores, RAW_LABELS)
-    torch.autograd.grad(value, scores, retain_graph=True)
+    torch.testing.assert_close(gradient, *torch.autograd.grad(expected, leaf, half))
     with pytest.raises(RuntimeError, match="overwrite=True keeps no scores"):
         torch.autograd.grad(value, scores)
     with pytest.raises(RuntimeError, match="overwrite=True keeps no scores"):
-        torch.autograd.grad(loss(leaf * 1.0, RAW_LABELS), leaf, create_graph=True)
-    value = loss(leaf.tanh(), RAW_LABELS)
+        torch.autograd.grad(loss(leaf * 1.0, labels), leaf, create_graph=True)
+    value = loss(leaf.tanh(), labels)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):  # tanh has lost its result
         value.backward()
-    loss(scores := RAW.clone(), RAW_LABELS)
-    assert torch.equal(scores, RAW), "without a gradient nothing is overwritten"
+    loss(scores := leaf.detach().clone(), labels)
+    assert torch.equal(scores, leaf), "without a gradient nothing is overwritten"
 
 
 # --- Targets with a weight for each class: probabilities, smoothing, class weights ------------------------------------
 
 N, C = 7, 6
-GENERATOR = torch.Generator().manual_seed(5)
-SCORES = 4 * torch.randn(N, C, generator=GENERATOR, dtype=torch.float64)
+SCORES = random_scores(N, C, seed=5, spread=4.0)
 SCORES[2, 3] += 12  # a class that leads
 MASKED = SCORES.masked_fill(torch.eye(N, C).bool().roll(2, 1), -torch.inf)
 LABELS = torch.tensor([0, 1, 3, 2, -100, 5, 4])
@@ -254,9 +245,8 @@ def test_a_kernel_is_used(case, monkeypatch):
 @in_turn("name", ["ce", "gce", "sgce", "alpha-mae", "nce", "focal", "anl-ce"])
 def test_one_hot_probabilities_are_labels(name):
     """Also in float32 where the label or another class leads by 60: the gradient of either keeps its digits."""
-    lead = torch.tensor([0.0, 1.0, 8.0, 15.0, 30.0, 60.0])
     scores = torch.zeros(12, 5)
-    scores[:6, 2], scores[6:, 4] = lead, lead
+    scores[:6, 2] = scores[6:, 4] = torch.tensor([0.0, 1.0, 8.0, 15.0, 30.0, 60.0])
     scores[:, 1] = -3.0
     labels = torch.full((12,), 2)
     hot = torch.nn.functional.one_hot(labels, 5).float()
@@ -272,22 +262,24 @@ def test_one_hot_probabilities_are_labels(name):
 # --- Scores whose sums overflow --------------------------------------------------------------------------------------
 
 
-def spread(size: float, classes: int = 100) -> Tensor:
-    scores = torch.zeros(1, classes)
-    scores[0, 0] = size
-    return scores.requires_grad_()
+FIVE = torch.tensor([5])
+
+
+def spread(size: float) -> Tensor:
+    return (size * torch.eye(1, 100)).requires_grad_()
 
 
 @in_turn("size", [1e30, 1e36, 1e37, 3e38])
 def test_sums_over_classes_do_not_overflow(size):
     """The label is one of 99 classes that trail by as much: L_y / sum_k L_k = 1 / 99."""
-    target = torch.tensor([5])
-    assert symloss.NCE()(spread(size), target).item() == pytest.approx(1 / 99, rel=1e-5)
-    assert symloss.losses.relative("gce:q=0.5")(spread(size), target).item() == pytest.approx(1 / 99, rel=1e-5)
-    smallest = symloss.create_loss("anl-ce")(spread(1e20), target).item()
-    assert symloss.create_loss("anl-ce")(spread(size), target).item() == pytest.approx(smallest, rel=1e-5)
-    expected = symloss.Unhinged(normalize=None)(spread(1.0), target).item() * size
-    assert symloss.Unhinged(normalize=None)(spread(size), target).item() == pytest.approx(expected, rel=1e-5)
+    anl, unhinged = symloss.create_loss("anl-ce"), symloss.Unhinged(normalize=None)
+    for loss, expected in (
+        (symloss.NCE(), 1 / 99),
+        (symloss.losses.relative("gce:q=0.5"), 1 / 99),
+        (anl, anl(spread(1e20), FIVE).item()),
+        (unhinged, unhinged(spread(1.0), FIVE).item() * size),
+    ):
+        assert loss(spread(size), FIVE).item() == pytest.approx(expected, rel=1e-5)
 
 
 @in_turn(
@@ -297,26 +289,17 @@ def test_sums_over_classes_do_not_overflow(size):
 @in_turn("size", [1e4, 1e20, 1e30, 1e36])
 def test_finite_gradients_far_out(name, size):
     """Also beside a class that is masked out."""
-    masked = torch.tensor([[size, 0.0, -torch.inf, 5.0]], requires_grad=True)
-    value = symloss.create_loss(name, normalize=None)(masked, torch.tensor([0]))
-    assert value.isfinite()
-    assert torch.autograd.grad(value, masked)[0].isfinite().all()
-    soft = torch.full((1, 100), 0.01)
-    hard = torch.tensor([5])
-    weighed = {"weight": torch.linspace(0.5, 2, 100)}
-    for options, target in (({"label_smoothing": 0.1}, hard), (weighed, hard), ({}, soft), ({}, hard)):
+    masked = torch.tensor([[size, 0.0, -torch.inf, 5.0]])
+    for found in value_and_grad(symloss.create_loss(name, normalize=None), masked, torch.tensor([0])):
+        assert found.isfinite().all()
+    soft, weighed = torch.full((1, 100), 0.01), {"weight": torch.linspace(0.5, 2, 100)}
+    for options, target in (({"label_smoothing": 0.1}, FIVE), (weighed, FIVE), ({}, soft), ({}, FIVE)):
         loss = symloss.create_loss(name, normalize=None, **options)
-        for context in (symloss.losses.plain, functools.partial(symloss.losses.checked, True)):
-            scores = spread(size)
-            with context():
-                (gradient,) = torch.autograd.grad(loss(scores, target), scores)
-            assert gradient.isfinite().all(), (options, context)
+        for way in (plainly, value_and_grad):
+            assert way(loss, spread(size), target)[1].isfinite().all(), (options, way)
 
 
 def test_scores_that_are_too_large_are_noticed_before_a_block_is_overwritten(monkeypatch):
     monkeypatch.setattr(batches, "BLOCK", 100)
-    scores = torch.zeros(3, 100)
-    scores[0, 0], scores[2, 0] = 3.0, 1e37
-    labels = torch.tensor([5, 5, 5])
-    expected = symloss.NCE()(scores, labels)
-    assert symloss.NCE(overwrite=True)(scores.requires_grad_() * 1.0, labels).item() == expected.item()
+    scores, labels = torch.cat([spread(3.0), spread(0.0), spread(1e37)]), FIVE.expand(3)
+    assert symloss.NCE(overwrite=True)(scores * 1.0, labels).item() == symloss.NCE()(scores, labels).item()

@@ -21,8 +21,6 @@ from symloss import functional
 # --- Cross-entropy is torch's ------------------------------------------------------------------------------------
 
 SHAPES = ((4,), (5, 4), (3, 4, 2), (2, 4, 3, 2), (0, 4), (0, 4, 2), (2, 4, 0), (1, 4), (1, 4, 1))
-SMOOTHINGS = (0.0, 0.1, 1.0)
-REDUCTIONS = ("mean", "sum", "none")
 KINDS = ("indices", "ignored=0", "probabilities")
 
 
@@ -49,7 +47,7 @@ def test_ce_is_torchs(shape, kind, weight):
     """Every combination: here options meet each other. torch's mean over nothing is nan, its sum 0, its gradient 0."""
     scores = random_scores(*shape)
     target, options = target_and_options(scores, kind)
-    for smoothing, reduction in itertools.product(SMOOTHINGS, REDUCTIONS):
+    for smoothing, reduction in itertools.product((0.0, 0.1, 1.0), ("mean", "sum", "none")):
         assert_like_torch(scores, target, weight=weight, label_smoothing=smoothing, reduction=reduction, **options)
 
 
@@ -81,11 +79,8 @@ def test_half_precision_is_computed_in_single(name, dtype):
     """The options of the losses included: the division by the norm, which loses digits in half precision."""
     scores, labels = random_scores(5, CLASSES).to(dtype), random_labels(5)
     loss = symloss.create_loss(name)
-    value, gradient = value_and_grad(loss, scores, labels)
-    expected, expected_gradient = value_and_grad(loss, scores.float(), labels)
-    assert value.dtype == torch.float32
-    assert torch.equal(value, expected)
-    assert torch.equal(gradient, expected_gradient.to(dtype))
+    expected, gradient = value_and_grad(loss, scores.float(), labels)
+    assert_close(value_and_grad(loss, scores, labels), (expected, gradient.to(dtype)), tolerance=0.0)
 
 
 def test_the_loss_has_the_type_of_the_scores():
@@ -209,11 +204,6 @@ def test_a_single_class_present_is_finite_and_flat(name):
 @every_path
 def test_an_ignored_row_may_be_masked_completely(name):
     """Padding: no class, no label, and nothing of it may reach the other rows."""
-    scores, labels = random_scores(3, CLASSES), torch.tensor([0, -100, 2])
-    padded = scores.clone()
-    padded[1] = -torch.inf
-    loss = symloss.create_loss(name)
-    value, gradient = value_and_grad(loss, padded, labels)
-    assert_close(value, loss(scores, labels))
-    assert gradient.isfinite().all()
-    assert (gradient[1] == 0).all()
+    scores, labels, loss = random_scores(3, CLASSES), torch.tensor([0, -100, 2]), symloss.create_loss(name)
+    padded = scores.index_fill(0, torch.tensor([1]), -torch.inf)
+    assert_close(value_and_grad(loss, padded, labels), value_and_grad(loss, scores, labels))

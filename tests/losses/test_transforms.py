@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import CLASSES, assert_close, every_loss, random_labels, random_scores, value_and_grad
 from in_turn import in_turn
+from loss_batches import WEIGHT
 from representatives import REPRESENTATIVES, every_path
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -22,7 +23,6 @@ SCORES, LABELS = random_scores(3, CLASSES), random_labels(3)
 MASKED = SCORES.masked_fill(torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]).bool(), -torch.inf)
 PRESENT = torch.tensor([3, 3, 0])
 SOFT = SCORES.flip(1).softmax(1)
-WEIGHT = torch.tensor([0.5, 3.0, 0.0, 1.5], dtype=torch.float64)
 
 VARIANTS: dict[str, tuple[Callable[[], Callable[..., Tensor]], Tensor, Tensor]] = {
     # What the catalogue's defaults do not reach: (loss, scores, target).
@@ -39,9 +39,8 @@ VARIANTS: dict[str, tuple[Callable[[], Callable[..., Tensor]], Tensor, Tensor]] 
     "noisy": (lambda: symloss.losses.noisy(MAEPotential(), 0.1 + 0.6 * torch.eye(4)), SCORES, LABELS),
     "function": (lambda: functional.anl_ce, SCORES, LABELS),
     "normalizing function": (lambda: functional.sgce, SCORES, LABELS),
+    **{name: (functools.partial(symloss.create_loss, name), SCORES, LABELS) for name in REPRESENTATIVES},
 }
-for name in REPRESENTATIVES:
-    VARIANTS[name] = (functools.partial(symloss.create_loss, name), SCORES, LABELS)
 every_variant = in_turn("variant", VARIANTS)
 COMPILED = (
     *("weighted", "torchs weights", "soft", "masked", "scaled", "symmetrized module", "noisy"),
@@ -74,7 +73,6 @@ def test_derivatives_are_those_of_the_values(name):
 @uses_jit
 @every_variant
 def test_torch_func_agrees_with_autograd(variant):
-    """torch.func gives what plain autograd gives, to rounding."""
     make, scores, target = VARIANTS[variant]
     loss = make()
 
@@ -82,9 +80,8 @@ def test_torch_func_agrees_with_autograd(variant):
         return loss(z, target)
 
     _, gradient = value_and_grad(loss, scores, target)
-    assert_close(grad(of_scores)(scores), gradient)
-    assert_close(jacrev(of_scores)(scores), gradient)
-    assert_close(jacfwd(of_scores)(scores), gradient)
+    for derivative in (grad, jacrev, jacfwd):
+        assert_close(derivative(of_scores)(scores), gradient)
     assert_close(hessian(of_scores)(scores), plain_hessian(of_scores, scores))
 
 
@@ -161,14 +158,12 @@ def test_generated_code_agrees():
 @pytest.mark.parametrize("name", ["gce", "sgce"])
 def test_generated_code_keeps_the_digits_of_confident_examples(name):
     """In float32, up to a lead of 60: plain log_softmax is ten percent off at 15, and 0 at 30."""
-    scores = torch.zeros(4, 5)
+    scores, labels = torch.zeros(4, 5), torch.full((4,), 2)
     scores[:, 2] = torch.tensor([1.0, 15.0, 30.0, 60.0])
-    labels = torch.full((4,), 2)
     loss = symloss.create_loss(name, normalize=None, reduction="none")
-    exact = value_and_grad(lambda z, y: loss(z, y).sum(), scores.double(), labels)[1]
+    exact = value_and_grad(loss, scores.double(), labels)[1]
     with torch._inductor.config.patch(compile_threads=1):
-        traced = torch.compile(loss, fullgraph=True)
-        found = value_and_grad(lambda z, y: traced(z, y).sum(), scores, labels)[1]
+        found = value_and_grad(torch.compile(loss, fullgraph=True), scores, labels)[1]
     torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=1e-44)
 
 
