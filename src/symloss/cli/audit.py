@@ -24,7 +24,7 @@ from symloss.writing import clear_write_errors, without_formula, write_whole
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet, Origin
-    from symloss.fit import Audit, RunAudit
+    from symloss.fit import Audit
 
 READER = "symloss audit RUN --apply --decisions FILE"  # what reads the CSV of decisions that the page writes
 MOVES = "moves.csv"
@@ -66,7 +66,15 @@ def audit(
     reject suggestions). A fit already has these files; its labels are listed. Your data is never changed.
     """
     choice = {"--decisions": decisions is not None, "--above": above is not None, "--all": everything}
-    _refuse_choice([name for name, given in choice.items() if given], apply)
+    chosen = [name for name, given in choice.items() if given]
+    if chosen and not apply:
+        raise ValueError(f"`{chosen[0]}` requires `--apply`.")
+    if apply and len(chosen) != 1:
+        given = " and ".join(chosen) or "neither"
+        raise ValueError(
+            "--apply needs one of --decisions FILE (what you accepted on the page), --above P (suggestions that are "
+            f"right with at least this probability) and --all (every suggestion); got {given}"
+        )
     fit = holds_fit(run)
     if fit and model is not None:
         raise ValueError(f"`--model` does not apply to {run}, the folder of a `fit`.")
@@ -76,7 +84,7 @@ def audit(
     if apply and found.document.notice and not force:
         raise ValueError(f"{run}: {found.document.notice} To apply its suggestions anyway, add --force.")
     corrected = _target(found.source, out or run, overwrite) if apply else None
-    labels = export.corrections(found.audit, decisions, above=above or 0.0) if apply else {}
+    labels = export.corrections(found.document.audit, decisions, above=above or 0.0) if apply else {}
     files = [] if fit else export.write_document(found.document, out or run)
     if corrected is not None:
         write_corrected(found.source, found.origin, labels, corrected)
@@ -86,7 +94,7 @@ def audit(
     else:
         _print(found, top)
         if apply:
-            mended, broken = export.expected_effect(found.audit, labels)
+            mended, broken = export.expected_effect(found.document.audit, labels)
             say(
                 f"{len(labels):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} "
                 f"and breaks about {broken:.0f}."
@@ -100,7 +108,6 @@ def audit(
 class Found(NamedTuple):
     """The audit of a run or a fit, and where its labels came from."""
 
-    audit: Audit
     document: AuditDocument
     source: LabelSource
     origin: Origin
@@ -112,8 +119,20 @@ def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
     from symloss.fit import audit_run
 
     found = audit_run(run, model=model, skip_bad=options["skip_bad"])
-    source = LabelSource(found.settings.source, found.settings.noise)
-    return Found(found.audit, _document(run, found), source, found.task.data.train.origin, found.count.method)
+    settings, task = found.settings, found.task
+    low, high = found.audit.n_wrong_interval
+    facts = [
+        ("Run", str(run)),
+        ("Data", f"{settings.data}, noise {displayed_noise(settings.data, settings.noise)}"),
+        ("Trained with", f"{settings.loss}, {settings.model}, {settings.epochs} epochs"),
+        ("Wrong labels", f"{found.audit.n_wrong:,}, 95 % interval {low:,} to {high:,}; by {found.count.method}"),
+        ("Ranked by", "mean margin over all epochs of training"),
+        ("Measured", export.measured(found.audit)),
+    ]
+    if task.validation is not None:
+        facts.append(("Not audited", f"{len(task.validation):,} labels that were held out for validation"))
+    document = compose(found.audit, facts, task.data, settings.source, reader=READER)
+    return Found(document, LabelSource(settings.source, settings.noise), task.data.train.origin, found.count.method)
 
 
 def _of_fit(folder: Path) -> Found:
@@ -129,27 +148,11 @@ def _of_fit(folder: Path) -> Found:
         raise ValueError(f"{source.source.data} has changed since the fit in {folder}: other data, or other labels.")
     audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
     document = compose(audit, (), data, source.source, suspects=False, notice=result["warning"] or "")
-    return Found(audit, document, source, data.train.origin, "the fit", result["learned"])
-
-
-def _document(run: Path, found: RunAudit) -> AuditDocument:
-    settings, task = found.settings, found.task
-    low, high = found.audit.n_wrong_interval
-    facts = [
-        ("Run", str(run)),
-        ("Data", f"{settings.data}, noise {displayed_noise(settings.data, settings.noise)}"),
-        ("Trained with", f"{settings.loss}, {settings.model}, {settings.epochs} epochs"),
-        ("Wrong labels", f"{found.audit.n_wrong:,}, 95 % interval {low:,} to {high:,}; by {found.count.method}"),
-        ("Ranked by", "mean margin over all epochs of training"),
-        ("Measured", export.measured(found.audit)),
-    ]
-    if task.validation is not None:
-        facts.append(("Not audited", f"{len(task.validation):,} labels that were held out for validation"))
-    return compose(found.audit, facts, task.data, settings.source, reader=READER)
+    return Found(document, source, data.train.origin, "the fit", result["learned"])
 
 
 def _print(found: Found, top: int) -> None:
-    audit, document = found.audit, found.document
+    audit, document = found.document.audit, found.document
     if not found.learned:
         say(document.notice)
         return
@@ -163,7 +166,7 @@ def _print(found: Found, top: int) -> None:
 
 
 def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
-    audit, document = found.audit, found.document
+    audit, document = found.document.audit, found.document
     return {
         "labels": len(audit),
         "learned": found.learned,
@@ -231,18 +234,6 @@ def printed(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row as the commands print it for people."""
     shown = {name: value for name, value in row.items() if name != "index"}
     return shown | {"score": shown_score(row["score"])}
-
-
-def _refuse_choice(chosen: list[str], apply: bool) -> None:
-    """Raise ValueError unless ``--apply`` comes with one of the options that say which suggestions are meant."""
-    if chosen and not apply:
-        raise ValueError(f"`{chosen[0]}` requires `--apply`.")
-    if apply and len(chosen) != 1:
-        given = " and ".join(chosen) or "neither"
-        raise ValueError(
-            "--apply needs one of --decisions FILE (what you accepted on the page), --above P (suggestions that are "
-            f"right with at least this probability) and --all (every suggestion); got {given}"
-        )
 
 
 def _target(source: LabelSource, out: Path, overwrite: bool) -> Path:

@@ -265,10 +265,7 @@ def _print_table(results: list[list[Result]], settings: Settings) -> None:
 
 def percent(share: Spread | None) -> str:
     """Return the spread of shares of 1 as a text: mean(standard deviation), in per cent."""
-    if share is None:
-        return "-"
-    std = "" if share.std is None else f"({100 * share.std:.2f})"
-    return f"{100 * share.mean:.2f}{std}"
+    return "-" if share is None else Spread(100 * share.mean, share.std and 100 * share.std).text
 
 
 @contextlib.contextmanager
