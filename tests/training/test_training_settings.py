@@ -1,20 +1,29 @@
-"""The record of a run: to a file and back, its key, its folder, its learning rates, and several runs as one row."""
+"""The settings of a run, its key, folder and learning rates; what it trains on; losses composed or of one's own."""
 
 import dataclasses
 import json
 import math
+import sys
 
+import numpy as np
 import pytest
 import torch
+from data_helpers import save_image
 from in_turn import in_turn
 from refusals import refused
 from torch.optim import lr_scheduler
-from training_helpers import small
+from training_helpers import run, small
 
+from symloss.data import open_data
+from symloss.experiments import FORMATS, compose, read_runs, resolve
+from symloss.experiments.layers import resolve_layers
+from symloss.noise import corrupt
 from symloss.training import Settings
+from symloss.training.prediction import predict
 from symloss.training.results import EpochRow, Result, summarize
-from symloss.training.run_folder import folder_name
+from symloss.training.run_folder import RunFolder, folder_name
 from symloss.training.settings import Schedule, with_seeds
+from symloss.training.task import prepare
 
 OTHER = {
     "data": "mnist", "noise": "sym:0.2", "counts": "floor", "loss": "mae", "scores": "l2", "penalty": 0.1,
@@ -132,3 +141,115 @@ def test_a_whole_run_is_as_with_torchs_scheduler(text, make, every_step):
 def test_a_bad_schedule_is_refused_in_one_sentence(text):
     with refused(ValueError, "schedule must be", "cosine", f"got {text!r}"):
         Schedule.parse(text)
+
+
+DIGITS = open_data("digits")
+
+
+def places(examples):
+    """Which of the digits they are."""
+    images = examples.inputs if examples.positions is None else examples.inputs[examples.positions]
+    every = {image.tobytes(): place for place, image in enumerate(DIGITS.train.inputs.numpy())}
+    assert len(every) == len(DIGITS.train)
+    return torch.tensor([every[image.tobytes()] for image in images.numpy()])
+
+
+@in_turn("subset", [None, 400])
+def test_training_and_validation_are_all_the_data_once(subset):
+    task = prepare(small(subset=subset, validation=0.25))
+    train, held = places(task.train), places(task.validation)
+    count = subset or len(DIGITS.train)
+    assert len(held) == round(0.25 * count)
+    assert len(torch.cat([train, held]).unique()) == len(train) + len(held) == count
+
+
+def test_validation_is_split_off_the_noisy_data():
+    settings = small(subset=None, noise="sym:0.6")
+    kept = corrupt(DIGITS.train.labels.numpy(), "sym:0.6", num_classes=10, seed=settings.seed, counts=settings.counts)
+    task, noisy = prepare(settings), torch.from_numpy(kept.labels)
+    assert torch.equal(task.train.labels, noisy[places(task.train)])
+    assert torch.equal(task.validation.labels, noisy[places(task.validation)])
+    assert torch.equal(task.clean, DIGITS.train.labels[places(task.train)])
+    assert (task.validation.labels != DIGITS.train.labels[places(task.validation)]).float().mean() > 0.4
+    assert torch.equal(task.test.labels, DIGITS.test.labels)
+    clean = prepare(small(subset=None, noise="sym:0.6", clean_validation=True))
+    assert torch.equal(places(clean.validation), places(task.validation))
+    assert torch.equal(clean.validation.labels, DIGITS.train.labels[places(task.validation)])
+    assert torch.equal(clean.train.labels, task.train.labels)
+
+
+@in_turn("rate", [0.0, 0.2, 0.6])
+def test_without_validation_everything_is_trained_on_with_the_noise_that_was_asked_for(rate):
+    task = prepare(small(noise=f"sym:{rate}" if rate else "clean", subset=None, validation=0.0))
+    assert task.validation is None
+    assert torch.equal(places(task.train), torch.arange(len(DIGITS.train)))
+    assert int((task.train.labels != task.clean).sum()) == round(rate * len(task.train))
+    assert task.corruption.manifest.flipped == round(rate * len(task.train))
+
+
+def test_the_subset_is_the_same_for_every_seed():
+    one, two = (prepare(small(seed=seed)) for seed in (0, 1))
+    first, second = (torch.cat([places(each.train), places(each.validation)]).sort().values for each in (one, two))
+    assert torch.equal(first, second)
+    assert not torch.equal(places(one.validation), places(two.validation))
+    assert not np.array_equal(one.corruption.labels, two.corruption.labels)
+
+
+def test_noise_that_needs_inputs_is_refused_for_images_that_stay_in_files(tmp_path):
+    for side in (8, 9, 10, 11):
+        save_image(tmp_path / ("cats", "dogs")[side % 2] / f"{side}.png", np.zeros((side, 8, 3), np.uint8))
+    with refused(ValueError, "noise must be of a kind that needs no inputs", "'instance:0.3'"):
+        prepare(Settings(data=str(tmp_path), noise="instance:0.3"))
+
+
+def test_a_validation_that_leaves_nothing_on_one_side_is_refused():
+    for share in (0.1, 0.9):
+        with refused(ValueError, "validation must leave examples on both sides", f"got {share} of 2"):
+            prepare(small(subset=2, validation=share))
+    with refused(ValueError, "subset must be at most the 1437 training examples", "got 1438"):
+        prepare(small(subset=1438))
+
+
+def test_settings_of_a_composed_loss():
+    found = resolve_layers("digits", "digits", "symmetrize( focal:gamma=2 )")
+    assert found.settings.loss == "symmetrize(focal:gamma=2)"
+    assert (found.settings.lr, found.settings.weight_decay, found.settings.scores) == (0.01, 0.01, "loss")
+    spellings = ("blend(sgce:q=.5,alpha=.3)", "blend( sgce:q=0.5, alpha=0.3 )")
+    assert len({resolve("digits", text).key for text in spellings}) == 1
+    assert found.sources["loss"] == "composed"
+    assert found.sources["scores"] == "the loss, which takes them as they are"
+    name = folder_name(resolve("digits", "0.5*gce:q=0.7 + 0.5*symmetrize(mse)"))
+    assert "-0.5_gce_q_0.7_+_0.5_symmetrize_mse_-seed0-" in name
+    assert len(folder_name(resolve("digits", " + ".join(["0.25*symmetrize(gce:q=0.5)"] * 40)))) < 120
+
+
+@pytest.fixture
+def own_loss(tmp_path, monkeypatch):
+    (tmp_path / "loss_of_mine.py").write_text(
+        "def miss(input, target):\n    return 1 - input.softmax(1).gather(1, target[:, None]).squeeze(1)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    yield "loss_of_mine:miss"
+    sys.modules.pop("loss_of_mine", None)
+
+
+def test_a_loss_of_ones_own_trains_as_the_same_loss_of_the_catalogue(own_loss, tmp_path):
+    ours, theirs = (run(small(loss, model="mlp"), tmp_path / loss[:3]) for loss in ("mae", own_loss))
+    assert theirs["last"]["loss"] == pytest.approx(ours["last"]["loss"], rel=1e-5)
+    assert theirs["last"]["test_accuracy"] == ours["last"]["test_accuracy"]
+
+
+def test_a_runs_folder_imports_no_loss(own_loss, tmp_path):
+    """It may come from elsewhere: predictions need what is done to the scores, and the text says that."""
+    settings = small(f"symmetrize({own_loss}):normalize=l2", model="mlp", validation=0.0)
+    run(settings, tmp_path / "run")
+    assert RunFolder(tmp_path / "run").settings() == settings
+    sys.modules.pop("loss_of_mine")
+    (tmp_path / "loss_of_mine.py").write_text("raise SystemError('imported')\n")
+    np.savez(tmp_path / "new.npz", x=np.full((2, 1, 8, 8), 100, np.uint8))
+    probabilities = [max(row) for _, row in predict(tmp_path / "run", str(tmp_path / "new.npz")).rows]
+    assert 0.1 < max(probabilities) < 0.25, "of unit scores"
+    assert "loss_of_mine" not in sys.modules
+    for render in FORMATS.values():
+        text = render(compose(read_runs(tmp_path / "run")))
+        assert f"symmetrize({own_loss}):normalize=l2" in text.replace("\\_", "_")
