@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import torch
 from conftest import value_and_grad
-from doors import class_of, function_of
 from in_turn import in_turn
+from loss_helpers import class_of, every_path, function_of
 from refusals import refused
-from representatives import every_path
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 

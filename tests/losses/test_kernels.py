@@ -7,7 +7,7 @@ import pytest
 import torch
 from conftest import every_loss, random_labels, random_probabilities, random_scores, value_and_grad
 from in_turn import in_turn
-from representatives import every_path
+from loss_helpers import every_path
 from torch import Tensor
 
 import symloss

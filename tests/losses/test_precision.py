@@ -16,8 +16,8 @@ import reference
 import torch
 from conftest import every_loss
 from in_turn import in_turn
-from interesting_parameters import interesting_specs
 from loss_batches import NORMALIZED
+from loss_helpers import interesting_specs
 from torch import Tensor
 
 import symloss

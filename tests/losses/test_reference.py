@@ -22,8 +22,8 @@ import torch
 from conftest import every_loss
 from hypothesis import given, note, settings, strategies as st
 from in_turn import in_turn
-from interesting_parameters import interesting_specs
 from loss_batches import NORMALIZED
+from loss_helpers import interesting_specs
 from refusals import refused
 
 import symloss

@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import every_loss, random_scores
 from in_turn import in_turn
-from representatives import WITHOUT_SLOPE, every_path
+from loss_helpers import WITHOUT_SLOPE, every_path
 from torch import nn
 
 import symloss

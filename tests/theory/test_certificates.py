@@ -8,7 +8,7 @@ import reference
 import torch
 from conftest import certified, every_loss, generator
 from in_turn import in_turn
-from interesting_parameters import interesting_settings
+from loss_helpers import interesting_settings
 from refusals import all_refused
 
 import symloss
