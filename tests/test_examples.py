@@ -21,34 +21,26 @@ def loaded(name):
 
 
 @pytest.fixture(scope="module")
-def text_example():
-    return loaded("wrong_labels_in_text")
-
-
-@pytest.fixture(scope="module")
 def long_servedio():
     return loaded("long_servedio")
 
 
-def test_messages_are_all_different_and_classes_equally_large(text_example):
-    texts, labels = text_example.read_messages()
-    assert len(set(texts)) == len(texts) == 528
-    assert {name: int((labels == name).sum()) for name in set(labels)} == dict.fromkeys(
-        ("childcare", "documents", "parking", "streets", "taxes", "waste"), 88
+def test_messages_their_noise_and_their_parts():
+    """All are different, somebody in a hurry mixes up what is said, and none is learned from and tested on."""
+    example, classes = (
+        loaded("wrong_labels_in_text"),
+        ("childcare", "documents", "parking", "streets", "taxes", "waste"),
     )
-
-
-def test_noise_of_somebody_in_a_hurry_mixes_up_what_it_says(text_example):
-    labels = np.repeat(["childcare", "documents", "parking", "streets", "taxes", "waste"], 100)
-    noisy = text_example.noisy_labels(labels, "hasty", seed=0)
+    texts, labels = example.read_messages()
+    assert len(set(texts)) == len(texts) == 528
+    assert Counter(labels.tolist()) == dict.fromkeys(classes, 88)
+    labels = np.repeat(classes, 100)
+    noisy = example.noisy_labels(labels, "hasty", seed=0)
     moved = Counter(f"{a} -> {b}" for a, b in zip(labels, noisy, strict=True) if a != b)
     assert moved == {"parking -> streets": 40, "taxes -> documents": 40, "childcare -> documents": 30}
-
-
-def test_no_message_is_learned_from_and_tested_on(text_example):
     labels = np.repeat(["a", "b", "c"], 30)
     rows = np.arange(90.0)[:, None]
-    data = text_example.part(rows, labels, "sym:0.3", seed=1)
+    data = example.part(rows, labels, "sym:0.3", seed=1)
     assert set(data.x[:, 0]) | set(data.test[:, 0]) == set(rows[:, 0])
     assert not set(data.x[:, 0]) & set(data.test[:, 0])
     assert np.array_equal(data.test_labels, labels[data.test[:, 0].astype(int)])

@@ -1,11 +1,14 @@
-"""The tables of pages that are written by hand from kept rows say what the rows say."""
+"""The tables of README and pages that are written by hand from kept rows say what the rows say."""
 
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 import statistics
+import subprocess
+import sys
 
 import pytest
 from documentation import ROOT
@@ -16,7 +19,8 @@ from symloss.training.reading import read_kept
 from symloss.training.results import Spread
 
 RESULTS = ROOT / "docs" / "results"
-TRAINING, LABORATORY = ((ROOT / "docs" / page).read_text() for page in ("training.md", "laboratory.md"))
+PAGES = ("README.md", "docs/training.md", "docs/laboratory.md")
+README, TRAINING, LABORATORY = ((ROOT / page).read_text() for page in PAGES)
 SAID = " ".join(LABORATORY.split())
 """The page, without its line breaks."""
 ROW = re.compile(r"^\| (\S+) \| (none|sym:0\.4) \| (.+) \|$", re.M)
@@ -67,6 +71,13 @@ def percent(table, cell, profile="full", what="test_accuracy"):
     return [100 * getattr(row.last, what) for row in sorted(same, key=lambda row: row.settings.seed)]
 
 
+def means(table, losses, cells, profile="full", what="test_accuracy"):
+    """The means of the losses that were measured, the greatest first."""
+    every = {loss: percent(table, f"{cells[0]}/{loss}/{cells[1]}", profile, what) for loss in losses}
+    found = {loss: statistics.fmean(values) for loss, values in every.items() if values}
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
 TABLE1 = ("ce", "mae", "gce", "sce", "nce+rce", "nce+agce", "anl-ce", "unhinged", "sgce", "alpha-mae")
 NAMES = {"CE (clip 0.1)": "ce-clipped"}
 
@@ -98,55 +109,91 @@ def test_mnist_with_the_losses_of_the_paper():
 
 
 def test_no_loss_memorises_on_mnist():
-    losses = ["ce", "ce-clipped", "mae", "gce", "phuber-ce", "phuber-gce", "unhinged", "sgce", "alpha-mae"]
-    learnt = {
-        loss: statistics.fmean(percent("mnist-lenet5", f"mnist-lenet5/mnist/{loss}/sym:0.6", what="memorised"))
-        for loss in losses
-    }
-    ends = [min(learnt, key=learnt.__getitem__), max(learnt, key=learnt.__getitem__)]
-    assert ends == ["ce", "unhinged"]
-    said = f"learnt {learnt['ce']:.1f} % (cross-entropy) to {learnt['unhinged']:.1f} % (unhinged) of the wrong labels"
-    assert said in SAID
-
-
-def scale_model(loss, noise, what="test_accuracy"):
-    return percent("scale16", f"table1/cifar10/{loss}/{noise}", "scale16", what)
+    losses = ("ce", "ce-clipped", "mae", "gce", "phuber-ce", "phuber-gce", "unhinged", "sgce", "alpha-mae")
+    learnt = means("mnist-lenet5", losses, ("mnist-lenet5/mnist", "sym:0.6"), what="memorised")
+    (most, *_, least), values = learnt, list(learnt.values())
+    assert (least, most) == ("ce", "unhinged")
+    assert f"learnt {values[-1]:.1f} % (cross-entropy) to {values[0]:.1f} % (unhinged) of the wrong labels" in SAID
 
 
 def test_the_scale_model():
     """SGCE and ANL-CE lead; four losses behind have learnt as many wrong labels as chance would."""
-    accuracy = {loss: Spread.of(scale_model(loss, "sym:0.6")) for loss in TABLE1}
-    learnt = {loss: statistics.fmean(scale_model(loss, "sym:0.6", "memorised")) for loss in TABLE1}
-    order = sorted(TABLE1, key=lambda loss: accuracy[loss].mean)
-    assert order[-2:] == ["sgce", "anl-ce"]
-    assert [accuracy[loss].n for loss in order[-2:]] == [3, 3]
-    assert f"SGCE has {accuracy['sgce'].rounded(1)} and ANL-CE {accuracy['anl-ce'].rounded(1)}" in SAID
-    assert f"above cross-entropy ({accuracy['ce'].rounded(1)})" in SAID
-    assert order[:2] == ["sce", "unhinged"]
+    cells, profile = ("table1/cifar10", "sym:0.6"), "scale16"
+    order = list(means(profile, TABLE1, cells, profile))
+    learnt = means(profile, TABLE1, cells, profile, "memorised")
+    assert (order[:2], order[-2:]) == (["anl-ce", "sgce"], ["unhinged", "sce"])
+    spread = {
+        loss: Spread.of(percent(profile, f"table1/cifar10/{loss}/sym:0.6", profile)) for loss in (*order[:2], "ce")
+    }
+    assert [spread[loss].n for loss in order[:2]] == [3, 3]
+    assert f"SGCE has {spread['sgce'].rounded(1)} and ANL-CE {spread['anl-ce'].rounded(1)}" in SAID
+    assert f"above cross-entropy ({spread['ce'].rounded(1)})" in SAID
     behind = [learnt[loss] for loss in ("sce", "unhinged", "nce+agce", "alpha-mae")]
     assert 8 < min(behind) < max(behind) < 10
     assert round(learnt["ce"]) == 26
-
-
-def test_the_scale_model_with_asymmetric_noise():
-    accuracy = {loss: values[0] for loss in TABLE1 if (values := scale_model(loss, "asym:0.4"))}
-    order = sorted(accuracy, key=accuracy.__getitem__, reverse=True)
+    accuracy = means(profile, TABLE1, ("table1/cifar10", "asym:0.4"), profile)
+    order = list(accuracy)
     assert (order[0], order[-1], len(order)) == ("sgce", "nce+agce", 8)
     assert f"NCE+AGCE leads, which is last here ({accuracy['nce+agce']:.1f})" in SAID
     assert f"SGCE leads with {accuracy['sgce']:.1f}, and cross-entropy has {accuracy['ce']:.1f}" in SAID
 
 
 def test_the_ranks_of_the_papers_losses_on_digits():
-    means = {
-        noise: {loss: statistics.fmean(percent("digits", f"digits/digits/{loss}/{noise}")) for loss in TABLE1}
-        for noise in ("sym:0.4", "sym:0.6", "sym:0.8", "asym:0.4")
-    }
-    order = {noise: sorted(of_noise, key=of_noise.__getitem__, reverse=True) for noise, of_noise in means.items()}
-    ours = ("unhinged", "sgce", "alpha-mae")
-    ranks = [1 + min(order[noise].index(loss) for loss in ours) for noise in ("sym:0.4", "sym:0.6", "sym:0.8")]
-    assert ranks == [4, 5, 6]
+    *symmetric, asymmetric = (
+        means("digits", TABLE1, ("digits/digits", noise)) for noise in ("sym:0.4", "sym:0.6", "sym:0.8", "asym:0.4")
+    )
+    orders = [list(each) for each in symmetric]
+    assert [1 + min(map(order.index, ("unhinged", "sgce", "alpha-mae"))) for order in orders] == [4, 5, 6]
     assert "the best of the paper's three losses is fourth, fifth and sixth of ten at 40, 60 and 80 %" in SAID
-    assert [order[noise][0] for noise in ("sym:0.4", "sym:0.6", "sym:0.8")] == ["nce+agce", "mae", "mae"]
-    assert order["asym:0.4"][:2] == ["sce", "sgce"]
-    ends = min(means["asym:0.4"].values()), max(means["asym:0.4"].values())
+    assert [order[0] for order in orders] == ["nce+agce", "mae", "mae"]
+    assert list(asymmetric)[:2] == ["sce", "sgce"]
+    ends = min(asymmetric.values()), max(asymmetric.values())
     assert f"between {ends[0]:.0f} and {math.ceil(ends[1])} %" in (ROOT / "docs" / "what-now.md").read_text()
+
+
+# README
+
+ROWS = [json.loads(path.read_text()) for path in sorted((RESULTS / "fit").rglob("*.json"))]
+CELLS = {  # in the order of the README's table: data, noise, the best rival that is not cleanlab
+    ("digits", "clean"): "svc",
+    ("digits", "sym:0.6"): "svc",
+    ("digits", "asym:0.4"): "svc",
+    ("table", "pair:0.3"): "forest",
+    ("mnist", "asym:0.4"): "gce",
+    ("cifar10n", "human:worst"): "gce",
+}
+
+
+def values(cell, method, column):
+    return [row[column] for row in ROWS if (row["data"], row["noise"], row["method"]) == (*cell, method)]
+
+
+def accuracy(cell, method):
+    found = [100 * value for value in values(cell, method, "accuracy")]
+    return f"{statistics.mean(found):.1f} ± {statistics.stdev(found):.1f}"
+
+
+def precision(cell, method):
+    return f"{statistics.mean(values(cell, method, 'average_precision')):.3f}".lstrip("0")
+
+
+def test_the_readme_is_short_and_its_table_is_what_was_measured():
+    assert len(README.splitlines()) < 120
+    lines = README[README.index("| data, rows | noise |") :].splitlines()[2 : 2 + len(CELLS)]
+    for line, (cell, rival) in zip(lines, CELLS.items(), strict=True):
+        shown = [text.strip().replace("**", "") for text in line.strip("|").split("|")][2:]
+        assert shown[:2] == [accuracy(cell, "symloss"), accuracy(cell, "cleanlab")], line
+        assert shown[2].startswith(accuracy(cell, rival)), line
+        others = {row["method"] for row in ROWS if row["data"] == cell[0]} - {"symloss", "cleanlab"}
+        assert max(others, key=lambda method: statistics.mean(values(cell, method, "accuracy"))) == rival
+        if cell[1] != "clean":
+            assert shown[3:] == [precision(cell, "symloss"), precision(cell, "cleanlab")], line
+
+
+def test_the_picture_of_the_readme_is_current(tmp_path):
+    pytest.importorskip("matplotlib")
+    script = ROOT / "docs" / "figures" / "readme_picture.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True, capture_output=True)
+    (made,) = tmp_path.iterdir()
+    assert f"docs/images/{made.name}" in README
+    assert made.read_text() == (ROOT / "docs" / "images" / made.name).read_text(), f"run {script.name} again"

@@ -78,3 +78,10 @@ def moved_by(trainer):
     before = weights(trainer.model)
     trainer.train()
     return before - weights(trainer.model)
+
+
+def step(folder, model, data, cls=transformers.Trainer, *, steps=1, processes=1, **loss):
+    """How far an update by all rows moves the weights, if they come in so many steps and processes."""
+    rows = rows_of(*data)
+    options = arguments(folder, steps=steps, batch=len(rows) // steps // processes)
+    return moved_by(cls(model, options, train_dataset=rows, **loss))

@@ -17,10 +17,8 @@ from torch import nn
 
 import symloss
 
-
-def digits():
-    images, labels = load_digits(return_X_y=True)
-    return (images / 16).astype(np.float32), labels
+PIXELS, LABELS = load_digits(return_X_y=True)
+IMAGES = (PIXELS / 16).astype(np.float32)
 
 
 def classifier(criterion, **options):
@@ -33,14 +31,13 @@ def classifier(criterion, **options):
 
 
 def test_probabilities_are_the_softmax_of_the_scores():
-    images, labels = digits()
-    net = classifier(symloss.GCE, criterion__q=0.7, max_epochs=8, lr=2.0).fit(images, labels)
-    found = net.predict_proba(images)
+    net = classifier(symloss.GCE, criterion__q=0.7, max_epochs=8, lr=2.0).fit(IMAGES, LABELS)
+    found = net.predict_proba(IMAGES)
     assert found.sum(1) == pytest.approx(1.0, abs=1e-5)
-    scores = net.forward(images).numpy()
+    scores = net.forward(IMAGES).numpy()
     expected = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     assert found == pytest.approx(expected, abs=1e-6)
-    assert net.score(images, labels) > 0.8
+    assert net.score(IMAGES, LABELS) > 0.8
 
 
 def test_scores_of_a_loss_that_is_no_cross_entropy_would_stay_scores():
@@ -50,28 +47,25 @@ def test_scores_of_a_loss_that_is_no_cross_entropy_would_stay_scores():
         def forward(self, input, target):
             return nn.functional.cross_entropy(input, target)
 
-    images, labels = digits()
-    sums = classifier(Stranger).fit(images, labels).predict_proba(images).sum(1)
+    sums = classifier(Stranger).fit(IMAGES, LABELS).predict_proba(IMAGES).sum(1)
     assert np.abs(sums - 1).max() > 0.1
 
 
 def test_cross_entropy_is_torch_s():
-    images, labels = digits()
     trained = []
     for criterion in (nn.CrossEntropyLoss, symloss.CE):
         torch.manual_seed(0)
-        trained.append(classifier(criterion).fit(images, labels).predict_proba(images))
+        trained.append(classifier(criterion).fit(IMAGES, LABELS).predict_proba(IMAGES))
     assert trained[1] == pytest.approx(trained[0], abs=1e-5)
 
 
 def test_a_classifier_comes_back_from_a_pickle():
-    images, labels = digits()
-    net = classifier(symloss.SGCE, criterion__q=0.8, criterion__weight=torch.ones(10)).fit(images, labels)
+    net = classifier(symloss.SGCE, criterion__q=0.8, criterion__weight=torch.ones(10)).fit(IMAGES, LABELS)
     again = pickle.loads(pickle.dumps(net))
-    assert np.array_equal(again.predict_proba(images), net.predict_proba(images))
+    assert np.array_equal(again.predict_proba(IMAGES), net.predict_proba(IMAGES))
     assert again.criterion_.loss == net.criterion_.loss
-    again.partial_fit(images, labels)
-    assert not np.array_equal(again.predict_proba(images), net.predict_proba(images))
-    search = GridSearchCV(classifier(symloss.GCE), {"criterion__q": [0.2, 0.9]}, cv=2).fit(images[:300], labels[:300])
+    again.partial_fit(IMAGES, LABELS)
+    assert not np.array_equal(again.predict_proba(IMAGES), net.predict_proba(IMAGES))
+    search = GridSearchCV(classifier(symloss.GCE), {"criterion__q": [0.2, 0.9]}, cv=2).fit(IMAGES[:300], LABELS[:300])
     assert len(set(search.cv_results_["mean_test_score"])) == 2
     assert search.best_estimator_.criterion_.loss == symloss.GCE(q=search.best_params_["criterion__q"]).loss

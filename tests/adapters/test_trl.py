@@ -1,22 +1,30 @@
-"""Fine-tuning with TRL: the same as its own losses where both have them, and what it logs stays."""
+"""Fine-tuning with TRL: as its own losses where both have them, what it logs stays, and in two processes as in one."""
 
 from __future__ import annotations
 
+import os
+import socket
+
 import pytest
 import torch
+from forked_processes import together
 
 pytest.importorskip("trl", reason="trl is not installed")
 peft = pytest.importorskip("peft", reason="peft is not installed")
 
 import trl
 from datasets import Dataset
-from language_models import VOCABULARY, arguments, causal, moved_by, texts
+from language_models import VOCABULARY, arguments, causal, moved_by, step, texts
 from refusals import all_refused
 from tokenizers import Tokenizer, models
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import init_device_mesh
 from torch.nn import functional as F  # noqa: N812
 from transformers import PreTrainedTokenizerFast
 
 import symloss
+from symloss.adapters import hf
+from symloss.adapters.hf_causal import CausalTrainer, without_scores
 from symloss.adapters.trl import KLAnchor, SFTTrainer
 from symloss.losses.potentials import Potential
 
@@ -96,13 +104,13 @@ def test_metrics_stay_and_the_mean_probability_joins_them(tmp_path):
 
 
 def test_experts_keep_the_loss_of_their_routers(tmp_path):
-    def step(cls=SFTTrainer, share=5.0, **loss):
+    def moved(cls=SFTTrainer, share=5.0, **loss):
         model, options = causal("Mixtral", num_local_experts=4), {"router_aux_loss_coef": share}
         return moved_by(trainer(tmp_path, cls, model=model, steps=2, options=options, **loss))
 
-    theirs = step(trl.SFTTrainer)
-    assert torch.equal(step(loss="ce"), theirs)
-    assert float((step(share=0.0, loss="ce") - theirs).abs().max()) > 1e-4
+    theirs = moved(trl.SFTTrainer)
+    assert torch.equal(moved(loss="ce"), theirs)
+    assert float((moved(share=0.0, loss="ce") - theirs).abs().max()) > 1e-4
 
 
 # The anchor.
@@ -189,3 +197,54 @@ def test_a_wrong_plug_gets_one_sentence(tmp_path):
         (ValueError, "label_smoothing_factor must be 0", train(label_smoothing_factor=0.1)),
         (ValueError, "compute_loss_func must be", lambda: trainer(tmp_path, loss="mae", compute_loss_func=print)),
     )
+
+
+# Trainers in two processes move the weights as one does, though the processes hold different numbers of labels.
+
+
+def moved(folder, processes=1):
+    """How far an update by all rows moves the weights in each trainer."""
+    ids, labels = texts(ROWS)
+    labels[: ROWS // 2, 2:-1] = -100  # so that a mean of means is not the mean
+    size = {"per_device_train_batch_size": ROWS // processes}
+    return {
+        "Trainer": step(folder, causal(), (ids, labels), processes=processes, compute_loss_func=hf.loss("gce")),
+        "CausalTrainer": step(folder, causal(), (ids, labels), CausalTrainer, processes=processes, loss="gce"),
+        "SFTTrainer": moved_by(trainer(folder, options=size, loss="gce", kl_anchor=0.1)),
+    }
+
+
+def work(rank, answers, folder, port):
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port), "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
+    }  # fmt: skip
+    torch.set_num_threads(1)
+    found = {name: each.numpy() for name, each in moved(folder, processes=2).items()}
+    answers.put((rank, found | {"sharded": sharded_gradients(rank)}))
+
+
+def sharded_gradients(rank):
+    """The gradients of a model whose weights are spread over the processes, each with half of the rows."""
+    ids, labels = texts(ROWS)
+    model, mesh = without_scores(causal(), "gce"), init_device_mesh("cpu", (2,))
+    fully_shard(model.lm_head, mesh=mesh)  # so that its weights are in pieces when the loss is computed
+    fully_shard(model, mesh=mesh)
+    mine, items = slice(rank, None, 2), (labels[:, 1:] >= 0).sum() / 2  # FSDP takes the mean over processes
+    model(ids[mine], labels=labels[mine], num_items_in_batch=items).loss.backward()
+    return {name: each.grad.full_tensor().numpy() for name, each in model.named_parameters()}
+
+
+def test_two_processes_move_the_weights_as_one_does(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    found = together(work, (str(tmp_path), port))
+    for name, alone in moved(tmp_path).items():
+        assert alone.any()
+        for rank in range(2):
+            torch.testing.assert_close(torch.from_numpy(found[rank][name]), alone, rtol=0, atol=1e-6)
+    model, (ids, labels) = causal(), texts(ROWS)
+    hf.loss("gce")(model(ids), labels).backward()
+    for name, whole in model.named_parameters():
+        torch.testing.assert_close(torch.from_numpy(found[0]["sharded"][name]), whole.grad, rtol=0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""What the atlas holds is what plain formulas give: curves, maps and risks, as they come out of the page again."""
+"""What the atlas holds is what plain formulas give, as it comes out of the page again; what the command refuses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from conftest import every_loss
 from in_turn import in_turn
 from scipy import integrate, optimize, stats
 
-from symloss.atlas import curves, data as atlas
-from symloss.atlas.data import FACTS, arrays, pack
+from symloss.atlas import curves, data as atlas, page, write_atlas
+from symloss.atlas.data import FACTS, arrays, atlas_data, known_losses, pack
 from symloss.checks import Interval
 from symloss.losses.catalogue import RECORDS
 
 STEP = 1 / 131070
 """Half a step of 16 bits: the promised error, in ranges of the array."""
+SCRIPT = "</script><script>window.hacked=2</script>"
 
 
 def unpack(scales: str, codes: str, lengths: list[int]) -> list[np.ndarray]:
@@ -202,20 +203,16 @@ def test_the_whole_page(run_command, tmp_path):
     path = tmp_path / "new" / "atlas.html"
     done = run_command("atlas", "--out", path)
     assert (done.returncode, done.stderr) == (0, "")
-    page = path.read_text()
-    assert done.stdout == f"written to {path} ({len(page.encode()) / 1e6:.1f} MB)\n"
+    text = path.read_text()
+    assert done.stdout == f"written to {path} ({len(text.encode()) / 1e6:.1f} MB)\n"
     assert [each.name for each in path.parent.iterdir()] == ["atlas.html"]
-    it_is_small_and_asks_for_nothing(page)
-    sums_are_flat_where_a_loss_is_symmetric_and_nowhere_else(
-        json.loads(re.search(r'id="data">(.+?)</script>', page)[1])
-    )
-
-
-def it_is_small_and_asks_for_nothing(page):
-    assert len(page.encode()) < 2_000_000
-    words = re.sub(r'"(scales|codes)":"[^"]*"', "", page)
+    assert len(text.encode()) < 2_000_000
+    words = re.sub(r'"(scales|codes)":"[^"]*"', "", text)
     assert len(words) < 300_000
     assert not re.search(r"https?:|[\"'(]//|\burl\(|@import|\bfetch\(|XMLHttp|src=|data:(?![,; ])", words)
+    sums_are_flat_where_a_loss_is_symmetric_and_nowhere_else(
+        json.loads(re.search(r'id="data">(.+?)</script>', text)[1])
+    )
 
 
 def sums_are_flat_where_a_loss_is_symmetric_and_nowhere_else(data):
@@ -239,3 +236,45 @@ def sums_are_flat_where_a_loss_is_symmetric_and_nowhere_else(data):
                 elif classes == curves.THRESHOLD_CLASSES and entry["name"] in ("ce", "mse"):
                     assert np.ptp(fields["risk minima"]) > 1, (entry["name"], place)
     assert min(seen.values()) > 1000
+
+
+@in_turn(
+    ("arguments", "sentence"),
+    [
+        (["--losses", "sgze"], "losses must be names of the catalogue; got 'sgze', did you mean 'sgce'?"),
+        (["--losses", ","], "losses must name at least one loss; got none"),
+        (["--out", "."], "the atlas must be written to a file such as atlas.html; got the folder '.'"),
+        (["--out", "file/a.html"], "file/a.html cannot be written (File exists); what was there before is kept"),
+    ],
+)
+def test_bad_input_gets_one_sentence(run_command, tmp_path, arguments, sentence):
+    (tmp_path / "file").write_text("")
+    done = run_command("atlas", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"symloss: {sentence}\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_error_leaves_the_old_page(tmp_path, monkeypatch):
+    path = tmp_path / "atlas.html"
+    path.write_text("old")
+
+    def fail(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atlas(path, ["ce"], fail)
+    assert path.read_text() == "old"
+    counted: list[int] = []
+    write_atlas(path, ["ce", "mae"], counted.append)
+    assert counted == [1, 2]
+    assert '"name":"mae"' in path.read_text()
+    assert '"name":"sgce"' not in path.read_text()
+
+
+def test_no_text_of_the_data_ends_the_script():
+    data = atlas_data(known_losses(["ce"]))
+    data["losses"][0]["reference"] = SCRIPT
+    text = page.render(data)
+    assert text.count("</script") == 2
+    assert SCRIPT not in text
+    assert f"{curves.HEIGHT:g} tanh" in text  # the page says by which scores the threshold is sought

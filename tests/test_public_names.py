@@ -1,4 +1,4 @@
-"""Every public name has a docstring, and what a room exports explains its arguments too."""
+"""What people find on ``symloss`` after one import; each name has a docstring, which explains its arguments."""
 
 import ast
 import dataclasses
@@ -8,9 +8,15 @@ import inspect
 import itertools
 import pkgutil
 import re
+import subprocess
+import sys
 import textwrap
 
+import pytest
+
 import symloss
+from symloss.lazy_names import stub_names
+from symloss.losses.catalogue import LOSSES
 
 SIGNATURE_ONLY = re.compile(r"\w+\(.*\)", re.DOTALL)
 """The docstring that Python makes up for a dataclass or a named tuple."""
@@ -106,3 +112,43 @@ def test_exported_names_explain_their_arguments():
         exported |= {name: getattr(module, name.rpartition(".")[2]) for name in names}
     missing = sorted({each for name, thing in exported.items() for each in unexplained(name, thing)})
     assert not missing, "\n".join(missing)
+
+
+# After one import, in an interpreter of one's own.
+
+MODULES = sorted(name for name, home in stub_names("symloss").items() if home == "symloss")
+LIBRARIES = {"cleanlab", "keras", "lightgbm", "lightning", "sentence_transformers", "transformers", "trl", "xgboost"}
+"""What adapters serve, and nothing else imports."""
+
+
+def test_every_public_module_is_an_attribute_after_one_import():
+    # By the hook itself: one module may bring in another, which then is an attribute anyhow.
+    script = f"""
+import sys, symloss
+assert not {{"ast", "torch"}} & set(sys.modules)
+import torch
+print(symloss.functional.sgce(torch.zeros(1, 2), torch.tensor([0]), q=0.8))
+for name in {MODULES}:
+    assert symloss.__getattr__(name) is sys.modules["symloss." + name], name
+import symloss.adapters.boosting  # which serves two libraries, and imports none of them before a fit
+assert not {LIBRARIES} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("tensor(")
+    assert {"functional", "losses", "noise", "theory", "data", "fit"} <= set(MODULES)
+
+
+def test_the_top_level_is_small_and_every_name_and_loss_exists():
+    assert len(dir(symloss)) <= 60
+    for package in (symloss, symloss.losses, symloss.theory, symloss.data):
+        assert all(getattr(package, name) is not None for name in dir(package))
+    assert {loss.__name__ for loss in LOSSES.values()} <= set(dir(symloss.losses))
+
+
+def test_names_that_moved_are_pointed_to():
+    for name in ("plain", "checked", "relative", "noisy", "complement"):
+        with pytest.raises(AttributeError, match=rf"use symloss\.losses\.{name}$"):
+            getattr(symloss, name)
+    with pytest.raises(AttributeError, match=r"has no attribute 'binary'$"):
+        symloss.binary  # noqa: B018
