@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from PIL import Image
 from refusals import refused
@@ -98,6 +99,20 @@ def describe_columns(frame, drop=(), categorical=(), keep=()):
     table = FrameTable(frame)
     cells = table.cells([name for name in table.columns if name not in drop], categorical)
     return describe_cells(cells, drop, categorical, keep)
+
+
+def people(rows: int = 60, seed: int = 0) -> pd.DataFrame:
+    """An id, numbers with gaps, text with gaps, numbers, truth values, and labels."""
+    rng = np.random.default_rng(seed)
+    columns = {
+        "id": rng.permutation(rows),
+        "age": rng.choice([20.0, 30.0, 40.0, 55.0, np.nan], rows),
+        "town": rng.choice(["Bern", "Graz", "Köln", None], rows),
+        "height": rng.normal(170, 10, rows).round(2),
+        "member": rng.random(rows) < 0.5,
+        "label": rng.choice(["yes", "no"], rows),
+    }
+    return pd.DataFrame(columns)
 
 
 def write(path: Path, text: str) -> str:

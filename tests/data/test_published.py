@@ -12,22 +12,11 @@ import pickle
 import tracemalloc
 from pathlib import Path
 
+import data_helpers
 import numpy as np
 import pytest
 import torch
-from data_helpers import (
-    cut,
-    holds,
-    idx_bytes,
-    is_scaled,
-    not_opened,
-    python2_pickle,
-    python3_pickle,
-    random_bytes,
-    save_image,
-    skipping,
-    write_idx,
-)
+from data_helpers import cut, holds, idx_bytes, not_opened, random_bytes, skipping, write_idx
 from hostile_pickle import Bomb
 from in_turn import in_turn
 from refusals import all_refused, refused
@@ -55,7 +44,7 @@ def batches(name: str) -> dict[str, tuple[np.ndarray, list[int]]]:
     }
 
 
-def write_python(root: Path, name: str, form=python2_pickle) -> Path:
+def write_python(root: Path, name: str, form=data_helpers.python2_pickle) -> Path:
     folder = root / PYTHON[name]
     folder.mkdir(parents=True)
     for file, (pixels, labels) in batches(name).items():
@@ -74,7 +63,7 @@ def write_binary(root: Path, name: str) -> Path:
 
 
 FORMS = [
-    *(python2_pickle, python3_pickle, "binary"),
+    *(data_helpers.python2_pickle, data_helpers.python3_pickle, "binary"),
     lambda key, labels, pixels: pickle.dumps({key.encode(): labels, b"data": pixels}, protocol=2),
     lambda key, labels, pixels: pickle.dumps({key: labels, "data": pixels}, protocol=4),
 ]
@@ -283,7 +272,7 @@ def test_every_digit_is_there_once_always_in_the_same_part():
     assert digits.train.inputs.shape[1:] == digits.input_shape == (1, 8, 8)
     share = digits.train.labels.bincount() / labels.bincount()
     assert bool(((share - 0.8).abs() < 0.005).all())
-    is_scaled(digits, digits.train.inputs.numpy())
+    data_helpers.is_scaled(digits, digits.train.inputs.numpy())
 
 
 def test_a_pixel_of_a_shrunk_image_is_the_rounded_mean_of_its_square():
@@ -376,7 +365,7 @@ def write_list(listing: Path, images: Path, entries: list[tuple[str, int]]) -> N
     listing.parent.mkdir(parents=True, exist_ok=True)
     listing.write_text("".join(f"{name} {label}\n" for name, label in entries))
     for name, _ in entries:
-        save_image(images / name, random_bytes(2, 2, 3))
+        data_helpers.save_image(images / name, random_bytes(2, 2, 3))
 
 
 TRAIN = [("google/q0002/b c.jpg", 49), ("google/q0001/a.jpg", 0), ("google/q0051/d.jpg", 50), ("google/q0001/e.jpg", 0)]
@@ -415,7 +404,7 @@ def test_ilsvrc12_by_folder_and_by_list(root):
         for k in range(folders):
             (val / f"n{k:08d}").mkdir(parents=True, exist_ok=True)
         for k in range(min(folders, 60)):
-            save_image(val / f"n{k:08d}" / f"{k}.JPEG", random_bytes(2, 2, 3))
+            data_helpers.save_image(val / f"n{k:08d}" / f"{k}.JPEG", random_bytes(2, 2, 3))
         if folders in (50, 1000):
             test = open_data("webvision-mini-imagenet", root=root).test
             assert [path.name for path in test.inputs.paths] == [f"{k}.JPEG" for k in range(50)]

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from data_helpers import describe_columns
+from data_helpers import describe_columns, people
 from in_turn import in_turn
 from refusals import all_refused, refused
 from sklearn.compose import ColumnTransformer
@@ -21,29 +21,19 @@ from symloss.data.table_encoder import MOST_CATEGORIES, TableEncoder
 RNG = np.random.default_rng(0)
 
 
-def mixed(rows: int = 200, seed: int = 0) -> pd.DataFrame:
+def mixed(rows=200, seed=0) -> pd.DataFrame:
     """Numbers, numbers with gaps, text with gaps, a declared category, and text with many values."""
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {
-            "size": rng.standard_normal(rows).astype(np.float32),
-            "colour": rng.choice(["red", "blue", "dark green"], rows),
-            "age": rng.integers(20, 60, rows).astype(float),
-            "grade": pd.Categorical(rng.choice([1, 2, 3], rows)),
-            "town": [f"town {int(place)}" for place in rng.exponential(30, rows)],
-        }
-    )
-    frame.loc[rng.random(rows) < 0.2, "age"] = np.nan
-    frame.loc[rng.random(rows) < 0.1, "colour"] = None
-    return frame
+    rng, frame = np.random.default_rng(seed), people(rows, seed).astype({"height": np.float32})
+    streets = [f"{int(number)} Road" for number in rng.exponential(30, rows)]
+    return frame[["height", "town", "age"]].assign(grade=pd.Categorical(rng.choice([1, 2, 3], rows)), street=streets)
 
 
 def by_scikit_learn(frame: pd.DataFrame, other: pd.DataFrame) -> np.ndarray:
     """What scikit-learn makes of it without us, with a missing category as a text that sorts last."""
-    texts = ["colour", "grade", "town"]
-    frame, other = (each.astype({"grade": str}).fillna({"colour": "~"}) for each in (frame, other))
+    texts = ["town", "grade", "street"]
+    frame, other = (each.astype({"grade": str}).fillna({"town": "~"}) for each in (frame, other))
     encoder = OneHotEncoder(handle_unknown="ignore", max_categories=MOST_CATEGORIES, sparse_output=False)
-    steps = [("n", SimpleImputer(strategy="median", add_indicator=True), ["size", "age"]), ("c", encoder, texts)]
+    steps = [("n", SimpleImputer(strategy="median", add_indicator=True), ["height", "age"]), ("c", encoder, texts)]
     return ColumnTransformer(steps).fit(frame).transform(other).astype(np.float32)
 
 
@@ -52,18 +42,18 @@ def test_features_are_those_of_scikit_learn_also_after_a_round_trip_through_json
     encoder = TableEncoder().fit(frame)
     document = json.loads(json.dumps(encoder.to_document()))
     again = TableEncoder.from_document(document)
-    assert frame["town"].nunique() > MOST_CATEGORIES
-    assert set(other["town"]) - set(frame["town"])
+    assert frame["street"].nunique() > MOST_CATEGORIES
+    assert set(other["street"]) - set(frame["street"])
     for each in (frame, other):
         np.testing.assert_array_equal(encoder.transform(each), by_scikit_learn(frame, each))
         assert again.transform(each).tobytes() == encoder.transform(each).tobytes()
     assert encoder.transform(frame).dtype == np.float32
     assert len(encoder.feature_names_) == encoder.transform(frame).shape[1]
     np.testing.assert_array_equal(TableEncoder().fit_transform(frame), encoder.transform(frame))
-    names = TableEncoder(drop=["town"]).fit(mixed()).feature_names_
-    colours = ("colour=blue", "colour=dark green", "colour=red", "colour is missing")
-    assert names == ("size", "age", "age is missing", *colours, "grade=1", "grade=2", "grade=3")
-    assert encoder.feature_names_[-1] == "town=(rare)"
+    names = TableEncoder(drop=["street"]).fit(mixed()).feature_names_
+    towns = ("town=Bern", "town=Graz", "town=Köln", "town is missing")
+    assert names == ("height", "age", "age is missing", *towns, "grade=1", "grade=2", "grade=3")
+    assert encoder.feature_names_[-1] == "street=(rare)"
     assert again.feature_names_ == encoder.feature_names_
     assert [column[:3] for column in again.columns_] == [column[:3] for column in encoder.columns_]
     assert again.to_document() == document

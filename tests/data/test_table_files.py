@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from data_helpers import holds, is_scaled, not_opened, random_bytes, save_image, skipping, write
+from data_helpers import holds, is_scaled, not_opened, people, random_bytes, save_image, skipping, write
 from in_turn import in_turn
 from refusals import refused
 
@@ -52,19 +52,6 @@ def test_a_table_is_read_as_written(tmp_path):
     holds(odd.train, [[1, 3], [2, 3]], [1, 0])
     assert odd.class_names == ('say "no", no', "weiß")
     assert (odd.scaling.mean, odd.scaling.std) == ((1.5, 3.0), (0.5, 1.0))  # a constant is not divided by zero
-
-
-def people(rows: int = 60, seed: int = 0) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    columns = {
-        "id": rng.permutation(rows),
-        "age": rng.choice([20.0, 30.0, 40.0, 55.0, np.nan], rows),
-        "town": rng.choice(["Bern", "Graz", "Köln", None], rows),
-        "height": rng.normal(170, 10, rows).round(2),
-        "member": rng.random(rows) < 0.5,
-        "label": rng.choice(["yes", "no"], rows),
-    }
-    return pd.DataFrame(columns)
 
 
 @in_turn(

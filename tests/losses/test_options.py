@@ -16,7 +16,6 @@ import pytest
 import torch
 from conftest import (
     CLASSES,
-    LOSSES,
     assert_close,
     every_loss,
     random_labels,
@@ -258,7 +257,7 @@ def test_l2_divides_by_temperature_times_norm(name, temperature):
                 assert_close(value_and_grad(loss, scores, labels), expected, tolerance=1e-10)
 
 
-@in_turn("name", [name for name in LOSSES if name not in WITHOUT_SLOPE])
+@in_turn("name", [name for name in symloss.list_losses() if name not in WITHOUT_SLOPE])
 @in_turn("classes", [2, 10])
 def test_scale_ce_starts_with_the_gradient_of_cross_entropy(name, classes):
     scores, labels = torch.full((3, classes), 0.3, dtype=torch.float64), random_labels(3, classes=classes)

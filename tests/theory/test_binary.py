@@ -13,18 +13,8 @@ from scipy import stats
 from torch import nn
 
 import symloss
-from symloss.theory.binary import (
-    MARGIN_FUNCTIONS,
-    MarginCriterion,
-    anchored,
-    decompose_margin,
-    derivatives_at_zero,
-    margin_constants,
-    margin_function,
-    surrogate,
-    symmetrize_margin,
-    taylor_truncation,
-)
+from symloss.theory import binary
+from symloss.theory.binary import MarginCriterion, derivatives_at_zero, margin_constants, margin_function, surrogate
 from symloss.theory.search import worst_chord
 
 Z = torch.linspace(-3, 3, 61, dtype=torch.float64)
@@ -46,17 +36,17 @@ def sum_is_constant(phi, z=Z):
     return float(total.max() - total.min()) < 1e-9
 
 
-@in_turn("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
+@in_turn("name", {**binary.MARGIN_FUNCTIONS, **ANALYTIC})
 def test_decomposition_into_odd_and_even_part(name):
     """It is unique, and the binary case of the multi-class symmetrization: at scores (z/2, -z/2)."""
     phi = margin_function(ANALYTIC.get(name, name))
-    odd, even = decompose_margin(phi)
+    odd, even = binary.decompose_margin(phi)
     assert_close(odd(Z) + even(Z), phi(Z))
     assert_close(odd(-Z), -odd(Z))
     assert_close(even(-Z), even(Z))
     assert (odd.symmetric, even.symmetric) == (True, False)
     # Unique: with anything even added, the odd part is the same.
-    assert_close(symmetrize_margin(lambda z: phi(z) + z.cos() * z**2)(Z), odd(Z), 1e-12)
+    assert_close(binary.symmetrize_margin(lambda z: phi(z) + z.cos() * z**2)(Z), odd(Z), 1e-12)
 
     def two_classes(scores, labels):
         margin = scores[:, 0] - scores[:, 1]
@@ -72,7 +62,7 @@ def test_proposition_b_1_symmetric_iff_even_derivatives_vanish(name):
     vanish = all(abs(number) < 1e-9 for number in derivatives_at_zero(phi, 8)[2::2])
     assert phi.symmetric <= vanish == sum_is_constant(phi) == (name in SYMMETRIC)
     # Symmetrization keeps the odd coefficients and drops the even ones.
-    original, symmetric = derivatives_at_zero(phi, 7), derivatives_at_zero(symmetrize_margin(phi), 7)
+    original, symmetric = derivatives_at_zero(phi, 7), derivatives_at_zero(binary.symmetrize_margin(phi), 7)
     assert symmetric[1::2] == pytest.approx(original[1::2], abs=1e-9)
     assert symmetric[0::2] == pytest.approx([0] * 4, abs=1e-9)
 
@@ -81,16 +71,16 @@ def test_proposition_b_1_symmetric_iff_even_derivatives_vanish(name):
 @in_turn("name", ANALYTIC)
 def test_every_truncation_is_symmetric(name, order):
     """It is the polynomial of phi_sym, and near 0 close to it by the next power. That of phi is not symmetric."""
-    truncation = taylor_truncation(ANALYTIC[name], order)
+    truncation = binary.taylor_truncation(ANALYTIC[name], order)
     assert truncation.symmetric
     assert sum_is_constant(truncation)
     near = torch.linspace(-0.1, 0.1, 11, dtype=torch.float64)
-    error = (truncation(near) - symmetrize_margin(ANALYTIC[name])(near)).abs()
+    error = (truncation(near) - binary.symmetrize_margin(ANALYTIC[name])(near)).abs()
     assert bool((error <= 10 * near.abs() ** (order + 1) + 1e-12).all())
     if order > 1 and name in ("savage", "logistic", "quadratic"):
-        assert not taylor_truncation(ANALYTIC[name], order, symmetric=False).symmetric
+        assert not binary.taylor_truncation(ANALYTIC[name], order, symmetric=False).symmetric
     if name == "exponential":
-        full = taylor_truncation(name, order, symmetric=False)
+        full = binary.taylor_truncation(name, order, symmetric=False)
         assert full.coefficients == pytest.approx([(-1) ** k / math.factorial(k) for k in range(order + 1)])
 
 
@@ -133,7 +123,7 @@ def test_examples_of_the_gain():
 @in_turn("convex", CONVEX)
 def test_surrogate_bounds_the_zero_one_loss(convex, radius):
     """l_sur = 2/phi(-R) l_sym <= l, and beta_sur = 2/phi(-R) beta_sym <= 2/phi(-R) (beta - max(series, 0))."""
-    phi = anchored(convex, radius)
+    phi = binary.anchored(convex, radius)
     found = surrogate(phi, radius)
     z = torch.linspace(-radius, radius, 4001, dtype=torch.float64)
     values = found(z)
@@ -168,7 +158,7 @@ WEIGHT = torch.tensor([1.0, 2.0, 0.5, 3.0], dtype=torch.float64)
 MARGINS = [-7.0, -2.0, -0.3, 0.0, 0.4, 1.0, 5.0]
 
 
-@in_turn("name", MARGIN_FUNCTIONS)
+@in_turn("name", binary.MARGIN_FUNCTIONS)
 def test_formulas_and_known_constants(name):
     """And far margins are finite, values and slopes, in both precisions."""
     formula, constants = KNOWN[name]
@@ -204,7 +194,7 @@ def test_a_slight_bend_is_seen_by_long_chords():
 
 def test_bad_potentials():
     for radius in (0, -1.0, math.inf):
-        for function in (surrogate, anchored, margin_constants):
+        for function in (surrogate, binary.anchored, margin_constants):
             with refused(ValueError, "radius", "(0, inf)", radius):
                 function("hinge", radius)
     all_refused(
@@ -212,8 +202,8 @@ def test_bad_potentials():
         (TypeError, "phi must be ... 3", lambda: margin_function(3)),
         (TypeError, "phi must be", lambda: margin_function(MarginCriterion)),
         (ValueError, "one value for each margin ... (61,) ... shape ()", lambda: margin_function(torch.sum)(Z)),
-        (ValueError, "phi(0) must be above phi(radius) ... 1 and 3", lambda: anchored(lambda z: 1 + z, 2.0)),
-        (ValueError, "order ... [0, 12] ... 13", lambda: taylor_truncation("sigmoid", 13)),
+        (ValueError, "phi(0) must be above phi(radius) ... 1 and 3", lambda: binary.anchored(lambda z: 1 + z, 2.0)),
+        (ValueError, "order ... [0, 12] ... 13", lambda: binary.taylor_truncation("sigmoid", 13)),
         (ValueError, "derivative 1 of phi at 0 ... inf", lambda: derivatives_at_zero(lambda z: z.sqrt(), 2)),
         (ValueError, "slope of phi must be finite ... nan", lambda: margin_constants(lambda z: z.abs().sqrt(), 1.0)),
         # The hypotheses of the surrogate.
@@ -245,7 +235,7 @@ def test_kinds_of_targets_shapes_and_copies():
     assert_close(loss(SCORES[0, 0], TARGETS[0, 0]), loss(SCORES, TARGETS)[0, 0])
     assert loss(SCORES.bfloat16(), TARGETS).dtype == torch.float32
     assert float(MarginCriterion("sigmoid")(torch.zeros(0, 4), torch.zeros(0, 4))) == 0
-    loss = MarginCriterion(symmetrize_margin("savage"), weight=WEIGHT)
+    loss = MarginCriterion(binary.symmetrize_margin("savage"), weight=WEIGHT)
     for twin in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
         assert_close(twin(SCORES, TARGETS), loss(SCORES, TARGETS))
     assert list(loss.state_dict()) == ["weight"]
@@ -268,11 +258,11 @@ def test_masks_leave_entries_out():
     assert float(loss(SCORES, TARGETS, torch.zeros(6, 4, dtype=torch.bool))) == 0
 
 
-@in_turn("name", MARGIN_FUNCTIONS)
+@in_turn("name", binary.MARGIN_FUNCTIONS)
 @in_turn("eta", [0.2, 0.45])
 def test_flipped_labels(name, eta):
     """Labels flipped with probability eta: the risk is 1 - 2 eta times the clean one plus a constant iff symmetric."""
-    for phi in (margin_function(name), symmetrize_margin(name)):
+    for phi in (margin_function(name), binary.symmetrize_margin(name)):
         loss = MarginCriterion(phi, weight=WEIGHT, reduction="none")
         clean, flipped = loss(SCORES, TARGETS), loss(SCORES, 1 - TARGETS)
         noisy = loss(SCORES, eta + (1 - 2 * eta) * TARGETS.double())

@@ -14,14 +14,7 @@ from torch import nn
 import symloss
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.potentials import CEPotential
-from symloss.theory.bounds import (
-    convolution_norm_bound,
-    network_gap_bound,
-    output_bound,
-    remainder_bound,
-    unhinged_gap_bound,
-    weight_product,
-)
+from symloss.theory import bounds
 from symloss.theory.certificates import Constant
 
 UNHINGED = RECORDS["unhinged"].loss()
@@ -55,11 +48,11 @@ def inputs(radius, n=200):
 
 def test_formula():
     for b, big, small, c, layers in ((0.5, 2.0, 3.0, 1.0, 1), (0.25, 1.5, 0.7, 1.1, 4)):
-        assert output_bound(big, small, c, layers) == pytest.approx(big * c ** (layers - 1) * small)
+        assert bounds.output_bound(big, small, c, layers) == pytest.approx(big * c ** (layers - 1) * small)
         expected = big**2 * b * c ** (2 * (layers - 1)) * small**2
-        assert unhinged_gap_bound(b, big, small, c, layers) == pytest.approx(expected)
-        assert remainder_bound(b, big, small, c, layers) == pytest.approx(expected / 2)
-    assert unhinged_gap_bound(0.0, 5.0, 5.0, 1.0, 2) == 0  # the unhinged loss itself
+        assert bounds.unhinged_gap_bound(b, big, small, c, layers) == pytest.approx(expected)
+        assert bounds.remainder_bound(b, big, small, c, layers) == pytest.approx(expected / 2)
+    assert bounds.unhinged_gap_bound(0.0, 5.0, 5.0, 1.0, 2) == 0  # the unhinged loss itself
 
 
 @in_turn("activation", [nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.Softsign, nn.ReLU6])
@@ -73,11 +66,11 @@ def test_proposition_5_3_outputs_of_networks(activation):
     for layers in (1, 4):
         for seed in range(3):
             model = network(layers, activation, 1.7, seed)
-            assert weight_product(model) == pytest.approx(1.7**layers)
+            assert bounds.weight_product(model) == pytest.approx(1.7**layers)
             longest = float(model(inputs(2.0)).detach().norm(dim=1).max())
-            assert longest <= output_bound(2.0, weight_product(model), c, layers)
-            bound = unhinged_gap_bound(0.5, 2.0, 1.7**layers, c, layers)
-            assert network_gap_bound(model, 0.5, 2.0) == pytest.approx(bound)
+            assert longest <= bounds.output_bound(2.0, bounds.weight_product(model), c, layers)
+            bound = bounds.unhinged_gap_bound(0.5, 2.0, 1.7**layers, c, layers)
+            assert bounds.network_gap_bound(model, 0.5, 2.0) == pytest.approx(bound)
 
 
 @in_turn("scale", [0.3, 2.5])
@@ -89,7 +82,7 @@ def test_proposition_5_3_remainder_on_networks(loss, layers, scale):
     for radius in (0.5, 3.0):
         z = model(inputs(radius)).detach()
         remainder = loss.per_class(z) - loss.per_class(torch.zeros_like(z)) - UNHINGED.per_class(z)
-        bound = remainder_bound(beta, radius, weight_product(model), 1.0, layers)
+        bound = bounds.remainder_bound(beta, radius, bounds.weight_product(model), 1.0, layers)
         assert float(remainder.abs().max()) <= bound * (1 + 1e-9)
         own = beta / 2 * z.square().sum(1, keepdim=True)
         assert bool((remainder.abs() <= own * (1 + 1e-6) + 1e-12).all())
@@ -111,7 +104,7 @@ def test_proposition_5_3_gap_on_one_layer(loss, r):
     best = r * centroid / centroid.norm()
     assert float(UNHINGED(x @ best.T, y)) == pytest.approx(-r * float(centroid.norm()))
     gap = float(UNHINGED(x @ w.detach().T, y) - UNHINGED(x @ best.T, y))
-    assert -1e-9 <= gap <= unhinged_gap_bound(smoothness(loss), 1.0, r, 1.0, 1)
+    assert -1e-9 <= gap <= bounds.unhinged_gap_bound(smoothness(loss), 1.0, r, 1.0, 1)
 
 
 def two_layers(weights, x):
@@ -153,7 +146,7 @@ def test_proposition_5_3_gap_on_two_layers(loss, r):
     assert found[0].norm() * found[1].norm() <= r * (1 + 1e-12)
     assert float(loss(two_layers(found, x), y)) <= float(loss(two_layers(best, x), y))
     gap = float(UNHINGED(two_layers(found, x), y)) + gain
-    assert 0 <= gap <= unhinged_gap_bound(smoothness(loss), float(x.norm(dim=1).max()), r, 1.0, 2)
+    assert 0 <= gap <= bounds.unhinged_gap_bound(smoothness(loss), float(x.norm(dim=1).max()), r, 1.0, 2)
 
 
 @in_turn(
@@ -179,10 +172,11 @@ def test_norm_of_a_convolution(layer, size):
 
     for seed in range(3):
         layer.weight.data.normal_(generator=generator(seed))
-        assert exact() <= convolution_norm_bound(layer) * (1 + 1e-12)
-        assert layer.stride != layer.kernel_size or convolution_norm_bound(layer) == pytest.approx(exact(), rel=1e-12)
+        bound = bounds.convolution_norm_bound(layer)
+        assert exact() <= bound * (1 + 1e-12)
+        assert layer.stride != layer.kernel_size or bound == pytest.approx(exact(), rel=1e-12)
     layer.weight.data.fill_(1.0)
-    assert exact() >= 0.6 * convolution_norm_bound(layer)
+    assert exact() >= 0.6 * bounds.convolution_norm_bound(layer)
 
 
 def test_proposition_5_3_outputs_of_networks_with_convolutions():
@@ -192,25 +186,25 @@ def test_proposition_5_3_outputs_of_networks_with_convolutions():
     model = nn.Sequential(*first, *second, nn.Flatten(), nn.Linear(5, CLASSES, bias=False)).double()
     x = torch.randn(200, 1, 7, 7, dtype=torch.float64, generator=generator(3))
     radius = float(x.flatten(1).norm(dim=1).max())
-    norms = [convolution_norm_bound(model[k]) for k in (0, 3)] + [float(model[7].weight.detach().norm())]
-    assert weight_product(model) == pytest.approx(math.prod(norms))
+    norms = [bounds.convolution_norm_bound(model[k]) for k in (0, 3)] + [float(model[7].weight.detach().norm())]
+    assert bounds.weight_product(model) == pytest.approx(math.prod(norms))
     longest = float(model(x).detach().norm(dim=1).max())
-    assert longest <= output_bound(radius, weight_product(model), 1.13, 2)
-    bound = unhinged_gap_bound(0.5, radius, weight_product(model), 1.13, 2)  # one slope of 1.13, one of 1
-    assert network_gap_bound(model, 0.5, radius) == pytest.approx(bound)
+    assert longest <= bounds.output_bound(radius, bounds.weight_product(model), 1.13, 2)
+    bound = bounds.unhinged_gap_bound(0.5, radius, bounds.weight_product(model), 1.13, 2)  # one slope of 1.13, one of 1
+    assert bounds.network_gap_bound(model, 0.5, radius) == pytest.approx(bound)
 
 
 def test_a_lower_bound_is_refused_unless_an_estimate_will_do():
     measured = symloss.certify("sgce", 10).smoothness
     assert not measured.exact
     model = network(2, nn.ReLU, 1.0)
-    bounds = [functools.partial(bound, R=1.0, r=1.0) for bound in (unhinged_gap_bound, remainder_bound)]
-    for bound in (*bounds, functools.partial(network_gap_bound, model, R=1.0)):
+    given = [functools.partial(bound, R=1.0, r=1.0) for bound in (bounds.unhinged_gap_bound, bounds.remainder_bound)]
+    for bound in (*given, functools.partial(bounds.network_gap_bound, model, R=1.0)):
         for beta, shown in ((measured, "0.227398"), (2 * measured / 3, "0.151598")):  # a multiple is no better
             with refused(ValueError, "beta", f"{shown} (at least)", "allow_lower_bound=True"):
                 bound(beta=beta)
         assert bound(beta=measured, allow_lower_bound=True) == bound(beta=float(measured)) > 0
-    assert unhinged_gap_bound(Constant(0.5, exact=True), 1.0, 1.0) == 0.5
+    assert bounds.unhinged_gap_bound(Constant(0.5, exact=True), 1.0, 1.0) == 0.5
 
 
 def test_bad_input():
@@ -218,19 +212,19 @@ def test_bad_input():
         values = {"beta": 1.0, "R": 1.0, "r": 1.0, "c": 1.0}
         for wrong in (-1.0, math.inf, math.nan, "1"):
             with refused(TypeError if wrong == "1" else ValueError, name, "[0, inf)"):
-                unhinged_gap_bound(**values | {name: wrong})
+                bounds.unhinged_gap_bound(**values | {name: wrong})
     for layers in (0, 1.5):
         with refused(ValueError, "layers", "[1, inf)", layers):
-            unhinged_gap_bound(1.0, 1.0, 1.0, 1.0, layers)
+            bounds.unhinged_gap_bound(1.0, 1.0, 1.0, 1.0, layers)
     for pool in (nn.MaxPool2d(3, stride=2), nn.MaxPool2d(2, dilation=2), nn.AvgPool2d(2, divisor_override=1)):
         with refused(ValueError, "do not overlap", pool):
-            weight_product(pool)
+            bounds.weight_product(pool)
     circular = nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular", bias=False)
     sigmoid = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Sigmoid())  # which is not 0 at 0
     all_refused(
-        (ValueError, "pad with zeros ... circular", lambda: weight_product(circular)),
-        (TypeError, "nn.Sequential of Linear, Conv1d ... Sigmoid", lambda: network_gap_bound(sigmoid, 1.0, 1.0)),
-        (ValueError, "bias-free ... bias=True", lambda: weight_product(nn.Linear(2, 2))),
-        (ValueError, "at least one nn.Linear", lambda: weight_product(nn.Sequential(nn.ReLU()))),
-        (TypeError, "nn.Sequential of ... 3", lambda: weight_product(3)),
+        (ValueError, "pad with zeros ... circular", lambda: bounds.weight_product(circular)),
+        (TypeError, "nn.Sequential of Linear, Conv1d ... Sigmoid", lambda: bounds.network_gap_bound(sigmoid, 1.0, 1.0)),
+        (ValueError, "bias-free ... bias=True", lambda: bounds.weight_product(nn.Linear(2, 2))),
+        (ValueError, "at least one nn.Linear", lambda: bounds.weight_product(nn.Sequential(nn.ReLU()))),
+        (TypeError, "nn.Sequential of ... 3", lambda: bounds.weight_product(3)),
     )

@@ -16,14 +16,8 @@ from scipy import integrate, stats
 from torch import distributions as D, nn  # noqa: N812
 from torch.nn import functional as F  # noqa: N812
 
-from symloss.theory.regression import (
-    BoundedOutput,
-    LinearRegressionLoss,
-    UnhingedRegressionLoss,
-    certify_regression,
-    symmetrize_regression,
-    weight_decay,
-)
+from symloss.theory import regression
+from symloss.theory.regression import UnhingedRegressionLoss, certify_regression, symmetrize_regression
 from symloss.theory.target_means import rule
 
 DENSITIES = {
@@ -306,28 +300,28 @@ def test_values_and_reductions():
 
 
 def test_bounded_output():
-    bounded = BoundedOutput(3.0, 1.0)
+    bounded = regression.BoundedOutput(3.0, 1.0)
     z = torch.tensor([-1e9, 1e9, 1.0], dtype=torch.float64, requires_grad=True)
     assert bounded(z).tolist() == pytest.approx([-2, 4, 1])
     assert torch.autograd.grad(bounded(z).sum(), z)[0].tolist() == [0, 0, 1]  # the linear approximation is untouched
-    linear = LinearRegressionLoss(torch.neg, bound=3.0, reduction="none")
+    linear = regression.LinearRegressionLoss(torch.neg, bound=3.0, reduction="none")
     for loss in (UnhingedRegressionLoss(None, 1.0, bound=3.0, reduction="none"), linear):
         assert float(loss(1e9 * LINE, TARGETS).abs().max()) <= 3 * 8
     q = D.Normal(1.0, 2.0)  # a bound keeps the symmetry
     for bound in (None, 0.5, 5.0):
         assert certify_regression(UnhingedRegressionLoss(None, 1.0, bound=bound), q).symmetric
-        assert certify_regression(LinearRegressionLoss(torch.neg, q, bound=bound), q).symmetric
+        assert certify_regression(regression.LinearRegressionLoss(torch.neg, q, bound=bound), q).symmetric
     assert not certify_regression(UnhingedRegressionLoss(None, 1.0, bound=0.5), q).affine
 
 
 def test_linear_loss_under_a_corruption_that_depends_on_x():
     q = functools.partial(D.Normal, scale=1.0)
     x = torch.linspace(-1, 1, 9, dtype=torch.float64)
-    loss = LinearRegressionLoss(lambda y: -y, q, reduction="none")
+    loss = regression.LinearRegressionLoss(lambda y: -y, q, reduction="none")
     assert_close(loss(LINE, TARGETS, x), -(TARGETS - x) * LINE, 1e-9)
     assert_close(loss.mean(x), -x, 1e-9)
     assert certify_regression(loss, q, x=x).symmetric
-    fixed = LinearRegressionLoss(lambda y: -y, D.Normal(0.0, 1.0))
+    fixed = regression.LinearRegressionLoss(lambda y: -y, D.Normal(0.0, 1.0))
     shifted = certify_regression(fixed, q, x=x)
     assert not shifted.symmetric
     assert shifted.symmetric.measure == pytest.approx(20, rel=1e-6)
@@ -350,7 +344,7 @@ def train(penalty=lambda network: 0, bound=None, layers=3, steps=400):
         optimizer.zero_grad()
         (loss(z, y) + penalty(network)).backward()
         optimizer.step()
-    return float((BoundedOutput(bound)(network(x)) if bound else network(x)).detach().abs().max())
+    return float((regression.BoundedOutput(bound)(network(x)) if bound else network(x)).detach().abs().max())
 
 
 @pytest.mark.slow
@@ -359,12 +353,14 @@ def test_what_keeps_a_deep_network_finite():
     network = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
     squares = sum(float(w.detach().square().sum()) for w in network.parameters())
     for layers in (1, 2, 3):
-        assert float(weight_decay(network, 0.6, layers).detach()) == pytest.approx(0.3 * squares**layers, rel=1e-5)
+        assert float(regression.weight_decay(network, 0.6, layers).detach()) == pytest.approx(
+            0.3 * squares**layers, rel=1e-5
+        )
     assert train() == math.inf
-    assert train(lambda network: weight_decay(network, 0.1)) == math.inf
-    assert train(lambda network: weight_decay(network, 0.1, layers=3)) < 100
+    assert train(lambda network: regression.weight_decay(network, 0.1)) == math.inf
+    assert train(lambda network: regression.weight_decay(network, 0.1, layers=3)) < 100
     assert train(bound=2.0) <= 2
-    assert train(lambda network: weight_decay(network, 1.0), layers=1) < 100
+    assert train(lambda network: regression.weight_decay(network, 1.0), layers=1) < 100
 
 
 def test_counter_examples_hold_up():
@@ -401,7 +397,7 @@ def test_bad_input():
     for loss in (nn.MSELoss(), lambda z, y: (z - y) ** 2):
         with refused(ValueError, "batch must broadcast", "(4,)"):
             symmetrize_regression(loss, own)(torch.zeros(3), torch.zeros(3))
-    robust, linear = symmetrize_regression(nn.MSELoss(), q), LinearRegressionLoss
+    robust, linear = symmetrize_regression(nn.MSELoss(), q), regression.LinearRegressionLoss
 
     def squared(*given, **options):
         return lambda: symmetrize_regression(nn.MSELoss(), *given, **options)
@@ -429,11 +425,11 @@ def test_bad_input():
         (ValueError, "Cauchy ... does not exist", lambda: linear(torch.neg, D.Cauchy(0.0, 1.0))),
         (ValueError, "f must return one number ... (9,) ... shape ()", lambda: linear(torch.sum)(LINE, TARGETS)),
         (ValueError, "batch must broadcast ... (4,)", lambda: linear(torch.neg, own)(LINE, TARGETS)),
-        (ValueError, "bound ... (0, inf) ... 0", lambda: BoundedOutput(0)),
-        (ValueError, "decay ... (0, inf) ... 0", lambda: weight_decay([LINE], 0)),
-        (ValueError, "layers ... [1, inf) ... 0", lambda: weight_decay([LINE], 1.0, 0)),
-        (ValueError, "parameters ... at least one", lambda: weight_decay([], 1.0)),
-        (TypeError, "parameters ... float", lambda: weight_decay([1.0], 1.0)),
+        (ValueError, "bound ... (0, inf) ... 0", lambda: regression.BoundedOutput(0)),
+        (ValueError, "decay ... (0, inf) ... 0", lambda: regression.weight_decay([LINE], 0)),
+        (ValueError, "layers ... [1, inf) ... 0", lambda: regression.weight_decay([LINE], 1.0, 0)),
+        (ValueError, "parameters ... at least one", lambda: regression.weight_decay([], 1.0)),
+        (TypeError, "parameters ... float", lambda: regression.weight_decay([1.0], 1.0)),
         (TypeError, "loss ... MSELoss", certify(nn.MSELoss)),
         (ValueError, "points ... [5, 100000] ... 2", certify(points=2)),
         (ValueError, "low must be below high ... 2 ... 1", certify(low=2.0, high=1.0)),
