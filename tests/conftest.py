@@ -133,6 +133,19 @@ def run_command(warm_python: WarmPython) -> Callable[..., subprocess.CompletedPr
     return lambda *arguments, **options: warm_python.run(["-m", "symloss", *arguments], **options)
 
 
+@pytest.fixture
+def ends(run_command):
+    """What a command writes to stdout, or to stderr if it is refused, with the exit code that is expected."""
+
+    def run(code, folder, *words):
+        done = run_command(*words, cwd=folder)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr if code == 2 else done.stdout
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     """Chromium without a window."""

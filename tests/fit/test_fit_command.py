@@ -48,19 +48,6 @@ def copied(fitted, tmp_path):
     return shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
 
 
-@pytest.fixture
-def ends(run_command):
-    """What a command writes to stdout, or to stderr if it is refused, with the exit code that is expected."""
-
-    def run(code, folder, *words):
-        done = run_command(*words, cwd=folder)
-        assert done.returncode == code, done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr if code == 2 else done.stdout
-
-    return run
-
-
 def flagged_rows(folder):
     with (folder / "model" / "audit.csv").open() as file:
         return [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]

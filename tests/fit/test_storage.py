@@ -174,11 +174,10 @@ def test_a_kill_of_apply_leaves_no_copy_or_a_whole_one(fits, saved, tmp_path):
 def test_a_full_disk_leaves_the_old_model(fits, saved, monkeypatch):
     real = os.fsync
     for number in (0, 3, 9):
-        left = [number]
+        calls = itertools.count()
 
-        def full(file, left=left):
-            left[0] -= 1
-            if left[0] < 0:
+        def full(file, calls=calls, number=number):
+            if next(calls) >= number:
                 raise OSError(errno.ENOSPC, "No space left on device")
             real(file)
 

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -64,11 +65,10 @@ def workplace(own, tmp_path):
     return tmp_path
 
 
-def test_ranking_count_and_measures_of_a_run(digits, run_command, tmp_path):
+def test_ranking_count_and_measures_of_a_run(digits, ends, tmp_path):
     folder, settings = digits
-    done = run_command("audit", str(folder), "--out", str(tmp_path / "new" / "out"), "--top", "4", "--json")
-    assert done.returncode == 0, done.stderr
-    found, task, kept = json.loads(done.stdout), prepare(settings), read_margins(folder)
+    told = ends(0, tmp_path, "audit", str(folder), "--out", "new/out", "--top", "4", "--json")
+    found, task, kept = json.loads(told), prepare(settings), read_margins(folder)
     wrong = (task.train.labels != task.clean).numpy()
     assert found["labels"] == len(wrong) == 540
     assert found["really_wrong"] == wrong.sum()
@@ -92,17 +92,15 @@ def test_ranking_count_and_measures_of_a_run(digits, run_command, tmp_path):
     for row, chances, flag in zip(table, probabilities, flagged, strict=True):
         chances[int(row["given_label"])] *= not flag
         assert int(row["predicted_label"]) == chances.argmax()
-    names = ("audit.csv", "pred_probs.npy", "audit.html")
-    assert found["files"] == [str(tmp_path / "new" / "out" / name) for name in names]
+    assert found["files"] == [f"new/out/{name}" for name in ("audit.csv", "pred_probs.npy", "audit.html")]
     assert (tmp_path / "new" / "out" / "audit.html").read_text().count("<img") == min(400, found["n_wrong"])
-    verdict, truth, *lines = run_command("audit", str(folder), "--out", str(tmp_path), "--top", "3").stdout.splitlines()
+    verdict, truth, *lines = ends(0, tmp_path, "audit", str(folder), "--out", ".", "--top", "3").splitlines()
     assert "labels look wrong (" in verdict
     assert "95 % interval" in verdict
     assert "average precision 0.9" in truth
     assert lines[0].split() == ["example", "given", "suggested", "score"]
     assert len(lines) == 4
-    without = run_command("audit", str(folder), "--out", str(tmp_path), "--top", "0")
-    assert without.stdout.splitlines() == [verdict, truth]
+    assert ends(0, tmp_path, "audit", str(folder), "--out", ".", "--top", "0").splitlines() == [verdict, truth]
 
 
 def test_the_truth_is_never_looked_at(digits, monkeypatch):
@@ -151,16 +149,14 @@ def test_held_out_labels_that_are_true_do_not_count(tmp_path, monkeypatch, clean
     assert asked == [used]
 
 
-def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, run_command):
+def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, ends):
+    command = ("audit", "of-table", "--skip-bad")
     for chosen, got in ((), "neither"), (("--all", "--above", "0.5"), "--above and --all"):
-        done = run_command("audit", "of-table", "--skip-bad", "--apply", *chosen, cwd=workplace)
-        assert done.returncode == 2
-        assert "--apply needs one of --decisions FILE" in done.stderr
-        assert f"got {got}" in done.stderr
+        told = ends(2, workplace, *command, "--apply", *chosen)
+        assert re.search(f"--apply needs one of --decisions FILE.*got {got}", told)
         assert not (workplace / "of-table" / "table-corrected.csv").exists()
     before = (workplace / "table.csv").read_bytes()
-    done = run_command("audit", "of-table", "--apply", "--all", "--skip-bad", "--json", cwd=workplace)
-    assert done.returncode == 0, done.stderr
+    ends(0, workplace, *command, "--apply", "--all", "--json")
     assert (workplace / "table.csv").read_bytes() == before
     names = ("of-table/audit.csv", "table.csv", "of-table/table-corrected.csv")
     audit, old, new = (rows(workplace / name) for name in names)
@@ -175,9 +171,8 @@ def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, run_c
     assert page.count('class="suspect"') == len(flagged)
     assert "<dt>c</dt>" in page
     assert "<dt>kind</dt>" not in page
-    again = run_command("audit", "of-table", "--apply", "--all", "--skip-bad", cwd=workplace)
-    assert again.returncode == 2
-    assert "of-table/table-corrected.csv exists already; add `--overwrite` to replace it." in again.stderr
+    again = ends(2, workplace, *command, "--apply", "--all")
+    assert "of-table/table-corrected.csv exists already; add `--overwrite` to replace it." in again
     # Only what was accepted is changed. A class that looks like a formula is quoted on the page.
     accepted, rejected = read_margins(workplace / "of-table").positions[:2].tolist()
     other, ignored = ("dog" if old[row]["kind"] == "=cat" else "=cat" for row in (accepted, rejected))
@@ -186,11 +181,9 @@ def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, run_c
         "index,row,given_label,corrected_label,decision\n"
         f"{accepted},{accepted},?,{quoted},accepted\n{rejected},{rejected},?,{ignored},rejected\n"
     )
-    arguments = ("audit", "of-table", "--skip-bad", "--decisions", "decided.csv")
-    alone = run_command(*arguments, cwd=workplace)
-    assert (alone.returncode, alone.stderr) == (2, "symloss: `--decisions` requires `--apply`.\n")
-    done = run_command(*arguments, "--apply", "--overwrite", cwd=workplace)
-    assert done.returncode == 0, done.stderr
+    decided = (*command, "--decisions", "decided.csv")
+    assert ends(2, workplace, *decided) == "symloss: `--decisions` requires `--apply`.\n"
+    ends(0, workplace, *decided, "--apply", "--overwrite")
     new = rows(workplace / "of-table" / "table-corrected.csv")
     assert [number for number, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]] == [accepted]
     assert new[accepted]["kind"] == other
@@ -218,12 +211,12 @@ def test_decisions_that_are_none_are_refused(digits, tmp_path, line, message):
         corrections(audit, tmp_path / "none.csv")
 
 
-def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, own, run_command):
+def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, own, ends):
     def files():
         return {path: path.read_bytes() for path in (workplace / "photos").rglob("*.png")}
 
     before = files()
-    assert run_command("audit", "of-photos", "--apply", "--all", cwd=workplace).returncode == 0
+    ends(0, workplace, "audit", "of-photos", "--apply", "--all")
     assert files() == before
     audit, moves = rows(workplace / "of-photos" / "audit.csv"), rows(workplace / "of-photos" / "moves.csv")
     flagged = {row["file"]: row["predicted_label"] for row in audit if row["is_label_issue"] == "True"}
@@ -235,12 +228,11 @@ def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, 
     assert {"index", "file", "given_label"} <= set(audit[0])
 
 
-def test_apply_is_for_labels_of_ones_own_without_added_noise(digits, workplace, run_command):
-    done = run_command("audit", str(digits[0]), "--apply", "--all", "--out", "out", cwd=workplace)
-    assert done.returncode == 2
-    assert "`--apply` corrects tables and image folders of your own; got digits" in done.stderr
+def test_apply_is_for_labels_of_ones_own_without_added_noise(digits, workplace, ends):
+    told = ends(2, workplace, "audit", str(digits[0]), "--apply", "--all", "--out", "out")
+    assert "`--apply` corrects tables and image folders of your own; got digits" in told
     assert not (workplace / "out").exists()
     command = ("train", "--data", "table.csv", "--label", "kind", "--skip-bad", "--noise", "sym:0.2", "--epochs", "1")
-    assert run_command(*command, "--out", "noisy", cwd=workplace).returncode == 0
-    done = run_command("audit", "noisy", "--skip-bad", "--apply", "--all", cwd=workplace)
-    assert "`--apply` corrects labels as they are in the data; this run added noise to them, sym:0.2" in done.stderr
+    ends(0, workplace, *command, "--out", "noisy")
+    told = ends(2, workplace, "audit", "noisy", "--skip-bad", "--apply", "--all")
+    assert "`--apply` corrects labels as they are in the data; this run added noise to them, sym:0.2" in told

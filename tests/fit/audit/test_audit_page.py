@@ -1,7 +1,5 @@
 """The audit's page in a real browser: filters, keys, decisions and the CSV; no name of anybody's runs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import time
@@ -31,15 +29,9 @@ FILE = 'a, "b" <i>.png'
 def document(**changes) -> AuditDocument:
     """Eight labels, five of them flagged, of classes with every kind of name."""
     picture = thumbnail(torch.full((1, 3, 4, 4), 200, dtype=torch.uint8), 0)
-    classes = changes.pop("classes", CLASSES)
-    audit = audit_labels(
-        GIVEN,
-        np.linspace(-2, 2, 8),
-        np.eye(len(classes))[PREDICTED],
-        flagged=changes.pop("flagged", FLAGGED),
-        class_names=classes,
-        positions=np.arange(8) + 100,
-    )
+    classes, flagged = changes.pop("classes", CLASSES), changes.pop("flagged", FLAGGED)
+    options = {"flagged": flagged, "class_names": classes, "positions": np.arange(8) + 100}
+    audit = audit_labels(GIVEN, np.linspace(-2, 2, 8), np.eye(len(classes))[PREDICTED], **options)
     parts = {
         "headline": f"About 5 of 8 labels look wrong {HOSTILE}",
         "facts": (("Run", SCRIPT), ("Data", HOSTILE)),
@@ -102,32 +94,18 @@ def test_names_stay_words_and_nothing_is_fetched(opened):
 def test_the_keyboard_moves_accepts_rejects_and_undoes(opened):
     browser = opened(document())
     assert state(browser) == [ORDER, [], "-----"]
-    press(browser, "j")
-    assert state(browser)[1] == [ORDER[0]]
-    press(browser, "a")
-    assert state(browser)[1:] == [[ORDER[1]], "a----"]
-    press(browser, "r")
-    assert state(browser)[1:] == [[ORDER[2]], "ar---"]
-    press(browser, "k")
-    press(browser, "u")
-    assert state(browser)[1:] == [[ORDER[1]], "a----"]
-    press(browser, "\ue014")  # arrows: right, left, down, up
-    assert state(browser)[1] == [ORDER[2]]
-    press(browser, "\ue012\ue015\ue013")
-    assert state(browser)[1] == [ORDER[1]]
-    for _ in range(9):
-        press(browser, "j")
-    assert state(browser)[1] == [ORDER[-1]]
+    right, left, down, up = "\ue014", "\ue012", "\ue015", "\ue013"
+    moves = ("j", 0, "-----"), ("a", 1, "a----"), ("r", 2, "ar---"), ("ku", 1, "a----")
+    for keys, place, decided in (*moves, (right, 2, "a----"), (left + down + up, 1, "a----"), ("j" * 9, -1, "a----")):
+        press(browser, keys)
+        assert state(browser)[1:] == [[ORDER[place]], decided], keys
     counts = browser.find_element("css selector", ".counts").text
     assert counts == "5 shown; 1 accepted, 0 rejected, 4 undecided"
     accept, reject = browser.find_elements("css selector", ".suspect")[1].find_elements("tag name", "button")
-    accept.click()  # buttons do the same, and a second click undoes
-    assert state(browser)[2] == "aa---"
-    assert accept.get_attribute("aria-pressed") == "true"
-    reject.click()
-    assert state(browser)[2] == "ar---"
-    reject.click()
-    assert state(browser)[2] == "a----"
+    for button, decided in ((accept, "aa---"), (reject, "ar---"), (reject, "a----")):
+        button.click()  # buttons do the same, and a second click undoes
+        assert state(browser)[2] == decided
+        assert accept.get_attribute("aria-pressed") == str(decided == "aa---").lower()
     sizes = browser.execute_script("return [...document.images].map(i => [i.naturalWidth, i.alt])")
     assert sizes == [[4, document().files[place]] for place in ORDER], "pictures are inside the page"
 
@@ -158,14 +136,11 @@ def test_filters_by_class_pair_and_decision(opened):
 
 def test_a_click_on_the_matrix_shows_its_pair(opened):
     browser = opened(document())
-    title = browser.execute_script(
-        'return document.querySelector(\'.heat g[data-row="0"][data-column="1"]\').textContent'
-    )
-    assert title.endswith("cat → dog: 66.7 % (2 of 3)")
-    browser.find_element("css selector", '.heat g[data-row="0"][data-column="1"]').click()
-    assert state(browser)[0] == [0, 1]
-    browser.find_element("css selector", '.heat g[data-row="0"][data-column="1"]').click()
-    assert state(browser)[0] == ORDER
+    cell = browser.find_element("css selector", '.heat g[data-row="0"][data-column="1"]')
+    assert browser.execute_script("return arguments[0].textContent", cell).endswith("cat → dog: 66.7 % (2 of 3)")
+    for places in ([0, 1], ORDER):  # a second click shows all again
+        cell.click()
+        assert state(browser)[0] == places
     browser.find_element("css selector", '.heat g[data-row="0"][data-column="0"]').click()  # those are no suspects
     assert state(browser)[0] == ORDER
 
@@ -217,15 +192,10 @@ def test_a_phone_needs_no_scrolling_sideways_and_breaks_no_button(opened, column
     picture = document().suspects[0].picture
     suspects = tuple(Suspect(place, None if columns else picture, cells) for place in ORDER)
     browser = opened(document(columns=columns, suspects=suspects), width)
-    wide, shown = browser.execute_script(
-        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-    )
+    wide, shown = browser.execute_script("const e = document.documentElement; return [e.scrollWidth, e.clientWidth]")
     assert wide <= shown == width
-    heights = browser.execute_script(
-        "return [...document.querySelectorAll('.decide button')].map(b => b.getBoundingClientRect().height)"
-    )
-    assert min(heights) >= 24
-    assert max(heights) < 48
+    heights = [button.rect["height"] for button in browser.find_elements("css selector", ".decide button")]
+    assert 24 <= min(heights) <= max(heights) < 48
 
 
 @pytest.mark.parametrize("dark", [False, True])
