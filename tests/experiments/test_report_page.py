@@ -12,7 +12,7 @@ import pytest
 from browsing import choose_scheme, contrast, luminance
 from in_turn import in_turn
 from refusals import refused
-from report_helpers import HOSTILE, SCRIPT, own, write_cell, write_run
+from run_helpers import HOSTILE, SCRIPT, own, write_cell, write_run
 
 from symloss.experiments import compose, page, plan, read_runs, resolve
 from symloss.training import train

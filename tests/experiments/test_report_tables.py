@@ -12,7 +12,7 @@ import subprocess
 import numpy as np
 import pytest
 from in_turn import in_turn
-from report_helpers import HOSTILE, own, result, write_cell, write_run
+from run_helpers import HOSTILE, own, result, write_cell, write_run
 from scipy import stats
 
 from symloss.experiments import FORMATS, compose, load_table, plan, read_runs

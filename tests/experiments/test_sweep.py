@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from forked_processes import forked_processes
 from refusals import refused
-from sweep_helpers import kinds, results, small, small_cifar10, work
+from run_helpers import kinds, results, small, small_cifar10, work
 from training.training_helpers import command as forked_command, ended, start
 from typer.testing import CliRunner
 

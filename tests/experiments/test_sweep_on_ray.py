@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import refused
+from run_helpers import kinds, results, work
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sweep_helpers import kinds, results, work
 
 from symloss.experiments.ray import joblib_on_ray, run_on_ray
 from symloss.experiments.run import Event

@@ -1,4 +1,4 @@
-"""Folders of runs that were never trained: quick to write, with figures that a test knows."""
+"""Folders of runs that were never trained, with figures that a test knows, and small pieces of work for sweeps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from symloss.experiments.cells import Cell
+from symloss.experiments.run import Work
 from symloss.noise import corrupt
 from symloss.training.run_folder import RESULT, SETTINGS, run_path
 from symloss.training.settings import Settings
@@ -80,3 +81,36 @@ def result(folder: Path) -> dict[str, Any]:
 
 def _write(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content))
+
+
+def small(loss="ce", **changes):
+    return Settings(**{"loss": loss, "epochs": 2, "subset": 120, "validation": 0.0, "noise": "sym:0.4"} | changes)
+
+
+def work(folder, loss="ce", evaluate=(), **changes):
+    settings = small(loss, **changes)
+    return Work(f"{loss} seed {settings.seed}", settings, folder / settings.key, evaluate)
+
+
+def small_cifar10(root, images=10):
+    """CIFAR-10 of a few black images, in its binary layout."""
+    folder = root / "cifar-10-batches-bin"
+    folder.mkdir()
+    for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+        (folder / f"{name}.bin").write_bytes(b"".join(bytes([k % 10]) + bytes(3072) for k in range(images)))
+
+
+def kinds(events):
+    """name -> how it ended."""
+    return {event.work.name: event.kind for event in events if event.kind not in ("started", "epoch")}
+
+
+def results(runs):
+    """folder -> its result, with what a clock says left out."""
+    found = {}
+    for path in sorted(runs.glob("*/result.json")):
+        one = result(path.parent)
+        for timed in (one, one["last"], one["best"]):
+            del timed["seconds"]
+        found[path.parent.name] = one
+    return found
