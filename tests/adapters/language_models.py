@@ -1,9 +1,10 @@
-"""Tiny language models with random weights, and batches of tokens for them."""
+"""Tiny models of language and texts with random weights, what they learn from, and one step of a Trainer."""
 
 from __future__ import annotations
 
 import torch
 import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers.utils import logging
 
 logging.disable_progress_bar()
@@ -16,6 +17,8 @@ SIZES = {
     "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 """As Llama's configuration calls them."""
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+WORDS = ["the", "red", "blue", "green", "sky", "sea", "rose", "leaf", "is", "of", "was", "very", "bright", "dark"]
 
 
 def causal(name="Llama", **options):
@@ -33,8 +36,7 @@ def classifier(name, labels=3, **options):
     torch.manual_seed(0)
     cls = getattr(transformers, name)
     sizes = {k: v for k, v in SIZES.items() if k != "num_key_value_heads"}
-    if cls.config_class is transformers.BertConfig:
-        sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    sizes |= STILL if cls.config_class is transformers.BertConfig else {}
     return cls(cls.config_class(**sizes, num_labels=labels, **options)).eval()
 
 
@@ -85,3 +87,27 @@ def step(folder, model, data, cls=transformers.Trainer, *, steps=1, processes=1,
     rows = rows_of(*data)
     options = arguments(folder, steps=steps, batch=len(rows) // steps // processes)
     return moved_by(cls(model, options, train_dataset=rows, **loss))
+
+
+def write_bert(folder, cls=transformers.BertModel, **options):
+    """A BERT of two layers without dropout, and its tokenizer, as sentence-transformers loads them from a folder."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    tokenizer = Tokenizer(models.WordLevel({word: k for k, word in enumerate(special + WORDS)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    ends = [("[CLS]", 2), ("[SEP]", 3)]
+    tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", ends)
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=32, **names)
+    fast.save_pretrained(folder)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    torch.manual_seed(0)
+    vocabulary = len(special) + len(WORDS)
+    cls(cls.config_class(vocab_size=vocabulary, **sizes, **STILL, **options)).save_pretrained(folder)
+    return str(folder)
+
+
+def columns(count, rows=6):
+    """Columns of texts: "rose is dark", ..."""
+    random = torch.Generator().manual_seed(3)
+    pick = torch.randint(len(WORDS), (count, rows, 3), generator=random).tolist()
+    return [[" ".join(WORDS[k] for k in text) for text in column] for column in pick]

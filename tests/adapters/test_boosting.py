@@ -20,14 +20,8 @@ from sklearn.model_selection import GridSearchCV
 
 import symloss
 from symloss import RobustClassifier
-from symloss.adapters.boosting import (
-    FLOOR,
-    Objective,
-    RobustLGBMClassifier,
-    RobustXGBClassifier,
-    criterion_of_trees,
-    gradient_and_hessian,
-)
+from symloss.adapters import boosting
+from symloss.adapters.boosting import FLOOR, RobustLGBMClassifier, RobustXGBClassifier
 from symloss.extras import MissingExtraError
 from symloss.fit import learners
 from symloss.fit.learners import Shape
@@ -67,7 +61,7 @@ def digits():
 
 
 def derivatives(loss, scores=SCORES, labels=LABELS):
-    return gradient_and_hessian(criterion_of_trees(loss), scores, labels)
+    return boosting.gradient_and_hessian(boosting.criterion_of_trees(loss), scores, labels)
 
 
 def softmax(z):
@@ -120,7 +114,7 @@ def test_every_loss_of_the_catalogue_can_be_boosted(name):
 
 
 def test_an_objective_weighs_examples_and_has_one_score_for_two_classes():
-    objective = Objective(criterion_of_trees("gce"), curvature=2.0)
+    objective = boosting.Objective(boosting.criterion_of_trees("gce"), curvature=2.0)
     labels, margins, weights = np.array([0.0, 1.0]), np.array([0.5, -1.5]), np.array([1.0, 3.0], np.float32)
     gradient, hessian = objective(labels, margins, weights)
     p = 1 / (1 + np.exp(-margins))

@@ -134,7 +134,16 @@ def test_a_checkpoint_in_the_middle_of_an_epoch_goes_on(tmp_path):
     assert half.means().epochs == 3
 
 
+def batch(**changed):
+    step = {"scores": torch.eye(2), "labels": torch.tensor([0, 1]), "index": torch.tensor([0, 2])}
+    return step | changed
+
+
 def test_what_is_refused():
+    def step(outputs):
+        return lambda: MarginCallback(3).on_train_batch_end(None, None, outputs, None, 0)
+
+    far, below, alone = (torch.tensor(each) for each in ([0, 3], [-1, 0], [1]))
     checkpoint, margins = {}, MarginCallback(7)
     MarginCallback(8).on_save_checkpoint(trainer(), None, checkpoint)
     margins.on_load_checkpoint(None, None, {})
@@ -144,6 +153,15 @@ def test_what_is_refused():
         (ValueError, "margins must be of at least one ... none so far", lambda: margins.audit([0], np.ones((7, 2)))),
         (ValueError, "examples must be a whole number in [1, inf) ... 0", lambda: MarginCallback(0)),
         (TypeError, "examples must be tuples, lists or dictionaries ... 'ab'", lambda: WithIndex(["ab"])[0]),
+        # What training_step must return.
+        (ValueError, "must return a dictionary with loss, index, scores, labels", step(torch.tensor(1.0))),
+        (ValueError, "got the keys ['loss', 'scores']", step({"loss": 1, "scores": 2})),
+        (IndexError, "index must be 0 to 2 for 3 examples ... [0, 3]", step(batch(index=far))),
+        (IndexError, "index must be 0 to 2 for 3 examples ... [-1, 0]", step(batch(index=below))),
+        (ValueError, "index and labels (M,) ... index (1,) of torch.int64", step(batch(index=alone))),
+        (ValueError, "index and labels (M,) ... labels (2, 2) of torch.float32", step(batch(labels=torch.eye(2)))),
+        (ValueError, "(M,) whole numbers ... labels (2,) of torch.float32", step(batch(labels=torch.ones(2)))),
+        (ValueError, "scores must be (M, C) ... scores (2,)", step(batch(scores=torch.eye(2)[0]))),
     )
     assert WithIndex([["a", 1], ["b", 0]])[1] == ("b", 0, 1)
     assert WithIndex([{"x": 5}])[0] == {"x": 5, "index": 0}
@@ -177,28 +195,6 @@ def test_the_package_by_its_older_name_calls_it_too():
     margins, net = MarginCallback(SIZE), net_of(older)()
     trainer(margins, library=older).fit(net, loader())
     assert_close(kept(margins), net.means(), 1e-6)
-
-
-def batch(**changed):
-    step = {"scores": torch.eye(2), "labels": torch.tensor([0, 1]), "index": torch.tensor([0, 2])}
-    return step | changed
-
-
-def test_what_training_step_must_return():
-    def step(outputs):
-        return lambda: MarginCallback(3).on_train_batch_end(None, None, outputs, None, 0)
-
-    far, below, alone = (torch.tensor(each) for each in ([0, 3], [-1, 0], [1]))
-    all_refused(
-        (ValueError, "must return a dictionary with loss, index, scores, labels", step(torch.tensor(1.0))),
-        (ValueError, "got the keys ['loss', 'scores']", step({"loss": 1, "scores": 2})),
-        (IndexError, "index must be 0 to 2 for 3 examples ... [0, 3]", step(batch(index=far))),
-        (IndexError, "index must be 0 to 2 for 3 examples ... [-1, 0]", step(batch(index=below))),
-        (ValueError, "index and labels (M,) ... index (1,) of torch.int64", step(batch(index=alone))),
-        (ValueError, "index and labels (M,) ... labels (2, 2) of torch.float32", step(batch(labels=torch.eye(2)))),
-        (ValueError, "(M,) whole numbers ... labels (2,) of torch.float32", step(batch(labels=torch.ones(2)))),
-        (ValueError, "scores must be (M, C) ... scores (2,)", step(batch(scores=torch.eye(2)[0]))),
-    )
 
 
 def test_the_audit_has_the_examples_that_were_seen():

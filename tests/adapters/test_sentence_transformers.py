@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+st = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
 
+import datasets
 import torch
 import transformers
 from conftest import assert_close
-from datasets import Dataset
 from forked_processes import together
 from in_turn import in_turn
-from language_models import arguments, gradients, moved_by
+from language_models import arguments, columns, gradients, moved_by, write_bert
 from refusals import all_refused
-from sentence_transformers import (
-    CrossEncoder,
-    CrossEncoderTrainer,
-    CrossEncoderTrainingArguments,
-    SentenceTransformer,
-    SentenceTransformerTrainer,
-    SentenceTransformerTrainingArguments,
-)
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss, SoftmaxLoss
 from sentence_transformers.util import dot_score
-from text_models import columns, write_bert
 from torch import nn
 
 import symloss
 from symloss.adapters.sentence_transformers import RobustInfoNCE
 from symloss.losses.potentials import MAEPotential
 
+datasets.disable_progress_bars()
 ROWS = 6
 LABELS = [0, 0, 0, 0, 1, 2]
 
@@ -43,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def model(folder):
-    return SentenceTransformer(folder, device="cpu")
+    return st.SentenceTransformer(folder, device="cpu")
 
 
 def value_and_gradients(loss, model, texts):
@@ -66,9 +58,8 @@ def test_cross_entropy_is_their_ranking_loss(model, count):
 def test_another_loss_is_of_the_similarities(model):
     anchors, positives = columns(2)
     value, gradient = value_and_gradients(RobustInfoNCE(model, "gce:q=0.5", scale=5.0), model, [anchors, positives])
-    rows, others = (
-        torch.nn.functional.normalize(model.encode(t, convert_to_tensor=True)) for t in (anchors, positives)
-    )
+    encoded = (model.encode(texts, convert_to_tensor=True) for texts in (anchors, positives))
+    rows, others = map(nn.functional.normalize, encoded)
     probability = (5.0 * rows @ others.T).softmax(1).diagonal()
     assert_close(value, ((1 - probability.sqrt()) / 0.5).mean(), 1e-6)
     assert gradient.abs().max() > 1e-3
@@ -86,22 +77,19 @@ def test_a_loss_can_be_a_text_an_expression_or_a_criterion(model):
 
 
 def sentence_trainer(model, loss, folder, **data):
-    return SentenceTransformerTrainer(
-        model, arguments(folder, SentenceTransformerTrainingArguments, batch=ROWS), Dataset.from_dict(data), loss=loss
-    )
+    settings = arguments(folder, st.SentenceTransformerTrainingArguments, batch=ROWS)
+    return st.SentenceTransformerTrainer(model, settings, datasets.Dataset.from_dict(data), loss=loss)
 
 
 def test_their_trainer_trains_with_it(model, folder, tmp_path):
     anchors, positives = columns(2)
     data = {"anchor": anchors, "positive": positives}
     moved = moved_by(sentence_trainer(model, RobustInfoNCE(model, "gce:q=0.5"), tmp_path, **data))
-    fresh = SentenceTransformer(folder, device="cpu")
+    fresh = st.SentenceTransformer(folder, device="cpu")
     loss = RobustInfoNCE(fresh, "gce:q=0.5")
     loss([fresh.preprocess(anchors), fresh.preprocess(positives)]).backward()
-    expected = torch.cat(
-        [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in fresh.parameters()]
-    )
-    assert_close(moved, expected, 1e-5)
+    slopes = [torch.zeros_like(p) if p.grad is None else p.grad for p in fresh.parameters()]
+    assert_close(moved, nn.utils.parameters_to_vector(slopes), 1e-5)
     assert moved.abs().max() > 1e-2
 
 
@@ -154,17 +142,17 @@ def test_their_losses_take_ours(folder, tmp_path):
     classifier = write_bert(tmp_path / "bert", transformers.BertForSequenceClassification, num_labels=3)
 
     def softmax(criterion):
-        fresh = SentenceTransformer(folder, device="cpu")
+        fresh = st.SentenceTransformer(folder, device="cpu")
         torch.manual_seed(0)
         loss = SoftmaxLoss(fresh, 16, 3, **{} if criterion is None else {"loss_fct": criterion})
         return sentence_trainer(fresh, loss, tmp_path, **data)
 
     def cross_encoder(criterion):
-        encoder = CrossEncoder(classifier, device="cpu")
+        encoder = st.CrossEncoder(classifier, device="cpu")
         loss = CrossEntropyLoss(encoder)
         loss.ce_loss = loss.ce_loss if criterion is None else criterion
-        settings = arguments(tmp_path, CrossEncoderTrainingArguments, batch=ROWS)
-        return CrossEncoderTrainer(encoder, settings, Dataset.from_dict(data), loss=loss)
+        settings = arguments(tmp_path, st.CrossEncoderTrainingArguments, batch=ROWS)
+        return st.CrossEncoderTrainer(encoder, settings, datasets.Dataset.from_dict(data), loss=loss)
 
     for trainer in (softmax, cross_encoder):
         theirs, same, robust = (moved_by(trainer(each)) for each in (None, symloss.CE(), symloss.GCE(q=0.7)))

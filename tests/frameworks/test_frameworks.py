@@ -23,9 +23,9 @@ from data_helpers import random_bytes, save_image
 from fastai.data.core import DataLoaders
 from fastai.learner import Learner
 from fastai.metrics import accuracy
+from language_models import columns, write_bert
 from sentence_transformers import SentenceTransformer
 from setfit import SetFitHead, SetFitModel
-from text_models import columns, write_bert
 from timm.data import Mixup
 from timm.task import ClassificationTask
 from torch import nn
