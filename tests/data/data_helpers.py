@@ -30,9 +30,7 @@ def idx_bytes(values: np.ndarray) -> bytes:
     return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
 
 
-def write_idx(
-    folder: Path, *, packed: bool = False, sizes: tuple[int, int] = (12, 5), first: int = 0
-) -> list[np.ndarray]:
+def write_idx(folder: Path, *, packed: bool = False, sizes=(12, 5), first: int = 0) -> list[np.ndarray]:
     """Images and labels of a small MNIST: training images, training labels, test images, test labels."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []

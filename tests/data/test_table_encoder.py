@@ -221,13 +221,10 @@ def test_what_is_free_text(texts, words):
 def test_free_text_points_to_embeddings_and_python_is_warned_once_of_columns_that_are_left_out(tmp_path):
     """And nobody is told to keep it."""
     frame = pd.DataFrame({"id": range(MANY), "message": messages(12), "size": np.linspace(0, 1, MANY)})
-    alone = frame[["id", "message"]]
-    alone.assign(label=["x", "y"] * (MANY // 2)).to_csv(tmp_path / "x.csv", index=False)
+    alone, path = frame[["id", "message"]], str(tmp_path / "x.csv")
+    alone.assign(label=["x", "y"] * (MANY // 2)).to_csv(path, index=False)
     said, hint = [], "text columns are not supported directly yet"
-    for where, fit in (
-        ("the table", lambda: TableEncoder().fit(alone)),
-        ("x.csv", lambda: open_data(str(tmp_path / "x.csv"))),
-    ):
+    for where, fit in (("the table", lambda: TableEncoder().fit(alone)), ("x.csv", lambda: open_data(path))):
         with refused(ValueError, f"{where} must have a column of features; got 'message' (looks like", hint) as found:
             fit()
         said.append(str(found.value))

@@ -356,10 +356,8 @@ def test_float16_keeps_small_gradients():
     exact = gradients(GCE, [part.double() for part in parts], target)[1:]
     assert max(relative_errors(gradients(GCE, parts, target, 2.0**16)[1:], exact)) < 1e-2
     scores = (features @ weight.T).half()
-    ours, truth = (
-        value_and_grad(lambda z: symloss.GCE()(z, target) * 1e-4 * 2.0**16, each)[1]
-        for each in (scores, scores.double())
-    )
+    both = scores, scores.double()
+    ours, truth = (value_and_grad(lambda z: symloss.GCE()(z, target) * 1e-4 * 2.0**16, each)[1] for each in both)
     torch.testing.assert_close(ours.double(), truth, rtol=2e-3, atol=1e-6)
 
 

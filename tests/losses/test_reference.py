@@ -62,9 +62,7 @@ def masked_rows(classes: int) -> tuple[list[list[float]], list[int]]:
     return masked, labels
 
 
-def our_batch(
-    spec: str, scores: list[list[float]], labels: list[int], **options: Any
-) -> tuple[list[float], list[list]]:
+def our_batch(spec: str, scores: list[list[float]], labels: list[int], **options: Any) -> tuple[list, list]:
     z = torch.tensor(scores, dtype=torch.float64, requires_grad=True)
     values = symloss.create_loss(spec, reduction="none", **options)(z, torch.tensor(labels))
     values.sum().backward()

@@ -353,9 +353,8 @@ def test_what_keeps_a_deep_network_finite():
     network = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
     squares = sum(float(w.detach().square().sum()) for w in network.parameters())
     for layers in (1, 2, 3):
-        assert float(regression.weight_decay(network, 0.6, layers).detach()) == pytest.approx(
-            0.3 * squares**layers, rel=1e-5
-        )
+        found = regression.weight_decay(network, 0.6, layers).item()
+        assert found == pytest.approx(0.3 * squares**layers, rel=1e-5)
     assert train() == math.inf
     assert train(lambda network: regression.weight_decay(network, 0.1)) == math.inf
     assert train(lambda network: regression.weight_decay(network, 0.1, layers=3)) < 100
