@@ -89,7 +89,7 @@ def _print_cells(table: str, profile: str, as_json: bool) -> None:
 def _print_cell(cell: Cell, as_json: bool) -> None:
     published = cell.published
     about = {"cell": cell.name, "title": cell.title, "run": cell.settings.key, "evaluate": cell.evaluate}
-    _print_explained(cell.resolved, as_json, about, {"published": published and vars(published)})
+    _print_explained(cell.resolved, as_json, about | {"published": published and vars(published)})
     if as_json:
         return
     if cell.evaluate:
@@ -99,15 +99,13 @@ def _print_cell(cell: Cell, as_json: bool) -> None:
     typer.echo(f"{cell.title} on {cell.dataset}, {cell.noise}; published{reduced}: {printed}")
 
 
-def _print_explained(
-    resolved: Resolved, as_json: bool, before: dict[str, Any], after: dict[str, Any] | None = None
-) -> None:
-    """Print settings, parameters of the loss and layers: as JSON with more keys before and after, or as a table."""
+def _print_explained(resolved: Resolved, as_json: bool, about: dict[str, Any]) -> None:
+    """Print settings, parameters of the loss and layers: as JSON after what it is about, or as a table."""
     settings, parameters = (_reasons(resolved, names) for names in (resolved.settings.to_dict(), resolved.parameters))
     if as_json:
         of_loss = {name.removeprefix("loss."): why for name, why in parameters.items()}
         layers = [{"name": layer.name, "source": layer.source, "file": layer.file} for layer in resolved.layers]
-        print_json(before | {"settings": settings, "parameters": of_loss, "layers": layers} | (after or {}))
+        print_json(about | {"settings": settings, "parameters": of_loss, "layers": layers})
         return
     rows = []
     defaults = [layer.name for layer in resolved.layers[:2]]
@@ -251,18 +249,13 @@ def _print_outcome(cells: list[Cell], runs: Path, kept: dict[str, Result], table
     profile = displayed_profile(rows[0]["profile"])
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         typer.echo(f"{table}, {dataset}, {profile}: accuracy in %, last epoch, mean(standard deviation) | published")
-        print_rows(_pivoted([row for row in rows if row["dataset"] == dataset]))
+        shown: dict[str, dict[str, Any]] = {}  # one row for each loss, one column for each noise
+        for cell in (row for row in rows if row["dataset"] == dataset):
+            ours = percent(None if cell["mean"] is None else Spread(cell["mean"], cell["std"]))
+            text = ours if cell["published"] is None else f"{ours} | {cell['published']}"
+            shown.setdefault(cell["loss"], {"loss": cell["loss"]})[cell["noise"]] = text
+        print_rows(list(shown.values()))
     typer.echo(f"{table}: runs are in {runs}; `symloss report {runs}` shows them as a table or a page")
-
-
-def _pivoted(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each loss, one column for each noise."""
-    rows: dict[str, dict[str, Any]] = {}
-    for cell in cells:
-        ours = percent(None if cell["mean"] is None else Spread(cell["mean"], cell["std"]))
-        text = ours if cell["published"] is None else f"{ours} | {cell['published']}"
-        rows.setdefault(cell["loss"], {"loss": cell["loss"]})[cell["noise"]] = text
-    return list(rows.values())
 
 
 def report(
