@@ -61,10 +61,8 @@ def test_cleanlab_gets_held_out_probabilities_and_its_flags_come_back(model, aud
     assert found.n_wrong == found.flagged.sum() > 30
     assert np.array_equal(found.suggested[found.flagged], model.oof_probabilities_.argmax(1)[found.flagged])
     assert same(found, ours.find_label_issues(audit), but=("class_names", "truth"))
-
-
-def test_options_are_cleanlabs(model, wine):
-    found, few = ours.find_label_issues(model), ours.find_label_issues(model, frac_noise=0.5)
+    # Options are cleanlab's.
+    few = ours.find_label_issues(model, frac_noise=0.5)
     theirs = find_label_issues(wine.noisy, model.oof_probabilities_, frac_noise=0.5, n_jobs=1)
     assert np.array_equal(few.flagged, theirs)
     assert few.n_wrong < found.n_wrong
@@ -146,7 +144,7 @@ def test_names_without_a_list_are_sorted():
     assert (numbered.class_names, numbered.suggested.tolist()) == (("0", "1", "2", "3", "4"), [4, 2])
 
 
-def test_a_table_that_is_none_of_cleanlabs_is_refused():
+def test_a_table_that_is_none_of_cleanlabs_and_flags_that_are_no_mask_are_refused(audit):
     def read(**changes):
         columns = {"is_label_issue": [True, False], "label_quality": [0.1, 0.9], "given_label": ["a", "b"]}
         columns |= {"predicted_label": ["b", "b"]} | changes
@@ -160,9 +158,6 @@ def test_a_table_that_is_none_of_cleanlabs_is_refused():
         (ValueError, "predicted_label must be one of [0, 1]; got 2", read(predicted_label=[0, 2])),
         (ValueError, "given_label must be classes; got float64, as of a regression", read(given_label=[0.5, 1.0])),
     )
-
-
-def test_flags_must_be_a_mask_or_numbers(audit):
     for flags in ([5], [-1], [0.5]):
         with refused(ValueError, f"flags must be a mask, or numbers from 0 to 1; got {flags}"):
             ours.audit_from_flags(flags, [0, 1], [[0.9, 0.1], [0.8, 0.2]])

@@ -59,10 +59,8 @@ def press(browser, selector, keys):
 
 
 def choose(browser, side, name):
-    select = browser.find_element("css selector", f"#{side} select")
-    browser.execute_script(
-        "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))", select, name
-    )
+    change = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))"
+    browser.execute_script(change, browser.find_element("css selector", f"#{side} select"), name)
     drawn(browser)
 
 
@@ -126,10 +124,8 @@ def test_the_numbers_under_the_curves_are_those_at_p(opened):
 
     browser = opened("#loss=ce&with=mae&classes=10&p=0.25")
     # The page interpolates in p, so the third digit may differ.
-    for row, value, weight, total in zip(
-        rows(browser), (1.386, 0.75), (0.75, 0.1875), (1.386 + 9 * 2.485, 9.0), strict=True
-    ):
-        assert [float(cell) for cell in row[1:4]] == pytest.approx([value, weight, total], rel=0.01)
+    for row, expected in zip(rows(browser), ([1.386, 0.75, 1.386 + 9 * 2.485], [0.75, 0.1875, 9.0]), strict=True):
+        assert [float(cell) for cell in row[1:4]] == pytest.approx(expected, rel=0.01)
     assert rows(browser)[1][4].startswith("nothing: constant to ")
     assert rows(browser)[0][4].endswith("% of the range of the value")
     before, line = rows(browser), path_of(browser, "value-margin", "first")
@@ -155,16 +151,14 @@ def test_the_numbers_under_the_curves_are_those_at_p(opened):
 
 def test_a_slider_moves_by_key(opened):
     browser = opened("#loss=gce&with=mae")
-    before = path_of(browser, "value-p", "first"), path_of(browser, "value-margin", "first")
+    before = {id: path_of(browser, id, "first") for id in ("value-p", "value-margin")}
     slider = browser.find_element("css selector", "#first-q")
     assert slider.get_attribute("aria-valuetext") == "q 0.7"
     assert "0.7" in text(browser, "#first .slider output")
     for _ in range(3):
         press(browser, "#first-q", RIGHT)
     assert slider.get_attribute("aria-valuetext") == "q 1"
-    after = path_of(browser, "value-p", "first"), path_of(browser, "value-margin", "first")
-    assert before[0] != after[0]
-    assert before[1] != after[1]
+    assert all(path_of(browser, id, "first") != line for id, line in before.items())
     assert path_of(browser, "value-p", "first") == path_of(browser, "value-p", "second")  # at q = 1 it is MAE
     assert text(browser, "#first .facts .yes") == "symmetric"
     press(browser, "#first-q", LEFT)
@@ -292,17 +286,14 @@ def test_the_maps_obey_arrow_keys_and_the_label(opened):
 
 def test_every_control_is_reached_by_tab_and_has_a_name(opened):
     browser = opened("#loss=nce+agce&with=agce")
+    look = """const e = document.activeElement, style = getComputedStyle(e);
+        const name = e.getAttribute('aria-label') ?? e.labels?.[0]?.textContent ?? e.textContent;
+        return [e.id || e.name || e.tagName, name.trim(), style.outlineStyle, parseFloat(style.outlineWidth)]"""
     reached = []
     browser.execute_script("document.body.tabIndex = -1; document.body.focus()")
     for _ in range(40):
         browser.switch_to.active_element.send_keys("\ue004")
-        reached.append(
-            browser.execute_script(
-                "const e = document.activeElement, style = getComputedStyle(e);"
-                "const name = e.getAttribute('aria-label') ?? e.labels?.[0]?.textContent ?? e.textContent;"
-                "return [e.id || e.name || e.tagName, name.trim(), style.outlineStyle, parseFloat(style.outlineWidth)]"
-            )
-        )
+        reached.append(browser.execute_script(look))
     controls = {
         "first-alpha", "first-beta", "first-a", "first-q", "second-a", "second-q", "classes", "probe", "scaled", "swap",
         "label", "map-first", "map-second", "sum-first", "sum-second", "noise", "stretched", "SELECT",

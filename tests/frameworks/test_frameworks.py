@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import pickle
+import runpy
 import tempfile
 
 import missing_operators  # noqa: F401
 import pytest
 
 os.environ |= {"YOLO_CONFIG_DIR": tempfile.gettempdir(), "YOLO_OFFLINE": "true", "YOLO_VERBOSE": "false"}
+os.environ["KERAS_BACKEND"] = "torch"
 for library in ("fastai", "segmentation_models_pytorch", "setfit", "timm", "ultralytics"):
     pytest.importorskip(library, reason=f"{library} is not installed: make frameworks")
 
@@ -20,6 +23,7 @@ import timm
 import torch
 from conftest import assert_close
 from data_helpers import random_bytes, save_image
+from documentation import PAGES, blocks, script
 from fastai.data.core import DataLoaders
 from fastai.learner import Learner
 from fastai.metrics import accuracy
@@ -230,3 +234,34 @@ def test_a_closed_form_head(body):
     model.fit(TEXTS, LABELS, num_epochs=1)
     expected = UnhingedClassifier().fit(body.encode(TEXTS), LABELS).predict(body.encode(TEXTS))
     assert model.predict(TEXTS).tolist() == expected.tolist()
+
+
+# What the documentation shows of these frameworks runs as it stands there, page by page, in order.
+
+FOUND = {page.name: [each for each in blocks(page.read_text()) if each.environment == "frameworks"] for page in PAGES}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where a reader would try it: with photos to learn from."""
+    for library in ("keras", "mmpretrain"):
+        pytest.importorskip(library, reason=f"{library} is not installed: make frameworks")
+    cfg = importlib.import_module("ultralytics.cfg")  # it would write beside itself
+    monkeypatch.setattr(cfg, "TESTS_RUNNING", False)
+    monkeypatch.setitem(cfg.SETTINGS, "runs_dir", str(tmp_path / "runs"))
+    monkeypatch.chdir(tmp_path)
+    for number in range(24):
+        part = "train" if number % 3 else "val"
+        path = tmp_path / "photos" / part / f"class{number % 2}" / f"{number}.png"
+        save_image(path, random_bytes(32, 32, 3, seed=number))
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name, found in FOUND.items() if found])
+def test_python_blocks(name, folder):
+    assert {block.language for block in FOUND[name]} == {"python"}
+    page = folder / f"{name}.py"
+    page.write_text(script(FOUND[name]))
+    runpy.run_path(str(page), run_name="__main__")
