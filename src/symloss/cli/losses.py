@@ -60,21 +60,18 @@ def loss_rows() -> list[dict[str, Any]]:
     """Return all that is known of each loss, for JSON."""
     from symloss.losses.catalogue import RECORDS
 
-    return [_row(record) | {"reference": SOURCES[record.source]} for record in RECORDS.values()]
-
-
-def _row(record: Any) -> dict[str, Any]:
-    return {
-        "name": record.name,
-        "class": record.class_name,
-        "formula": record.formula,
-        "parameters": [vars(parameter) for parameter in record.parameters],
-        "normalize": record.normalize,
-        "facts": record.facts.at(10, **record.defaults),
-        "constants": record.constants.at(10, **record.defaults),
-        "presets": {name: vars(p) | {"values": dict(p.values)} for name, p in record.presets.items()},
-        "source": record.source,
-    }
+    return [
+        {name: getattr(record, name) for name in ("name", "formula", "normalize", "source")}
+        | {
+            "class": record.class_name,
+            "parameters": [vars(parameter) for parameter in record.parameters],
+            "facts": record.facts.at(10, **record.defaults),
+            "constants": record.constants.at(10, **record.defaults),
+            "presets": {name: vars(p) | {"values": dict(p.values)} for name, p in record.presets.items()},
+            "reference": SOURCES[record.source],
+        }
+        for record in RECORDS.values()
+    ]
 
 
 def _parameter(parameter: dict[str, Any]) -> str:
