@@ -112,8 +112,7 @@ def _entry(loss: str) -> str:
 def atlas(
     out: Annotated[Path, option("HTML file to write.", "--out", "-o")] = Path("atlas.html"),
     losses: Annotated[
-        str | None,
-        typer.Option("--losses", "-l", help="Only these losses, such as ce,gce,sgce.", show_default="all"),
+        str | None, typer.Option("--losses", "-l", help="Only these losses, such as ce,gce,sgce.", show_default="all")
     ] = None,
 ) -> None:
     """Write an interactive page: every loss as curves and maps, and how label noise moves its minimum.

@@ -149,8 +149,7 @@ def reproduce(
     ] = None,
     profile: Profile = "full",
     results: Annotated[
-        Path | None,
-        option("Results file (.jsonl): its results count as done, and new ones are added.", shown="none"),
+        Path | None, option("Results file (.jsonl): its results count as done, and new ones are added.", shown="none")
     ] = None,
     dry_run: Annotated[bool, flag("Print what would be run and the estimated time.", "--dry-run")] = False,
     as_json: AsJson = False,

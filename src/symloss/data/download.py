@@ -112,7 +112,7 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
             if isinstance(error, OSError) and disk_is_full(error):
                 raise DiskFull(
                     f"{part.parent} has no room for {part.name.removesuffix('.part')}: {error.strerror}. What has "
-                    "arrived is kept; rerun the same command to resume.",
+                    "arrived is kept; rerun the same command to resume."
                 ) from error
             problem = str(getattr(error, "reason", error)) or type(error).__name__
     have = part.stat().st_size if part.exists() else 0
@@ -214,17 +214,13 @@ def extract(archive: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
         try:
-            with (
-                gzip.open(archive) as file,
-                tarfile.open(fileobj=cast(IO[bytes], _Limited(file)), mode="r:") as tar,
-            ):
+            with gzip.open(archive) as file, tarfile.open(fileobj=cast(IO[bytes], _Limited(file)), mode="r:") as tar:
                 members = list(_checked_members(archive, tar, target.name))
                 with clear_write_errors(target):
                     tar.extractall(scratch, members, filter="data")
         except _TooLarge:
-            raise ValueError(
-                f"{archive} must unpack to no more than {UNPACKED} bytes in {MEMBERS} files; got more"
-            ) from None
+            most = f"no more than {UNPACKED} bytes in {MEMBERS} files"
+            raise ValueError(f"{archive} must unpack to {most}; got more") from None
         except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, RecursionError) as error:
             raise ValueError(f"{archive} must be a whole tar archive; got a damaged one") from error
         unpacked = Path(scratch) / target.name

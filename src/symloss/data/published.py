@@ -23,15 +23,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from symloss.checks import brief
-from symloss.data.dataset import (
-    IMAGENET,
-    DataSet,
-    Examples,
-    ImageFiles,
-    Origin,
-    Scaling,
-    scaling_of_images,
-)
+from symloss.data.dataset import IMAGENET, DataSet, Examples, ImageFiles, Origin, Scaling, scaling_of_images
 from symloss.data.download import SOURCES, by_hand
 from symloss.data.images import readable
 from symloss.data.source import BadFiles, refusal
@@ -406,7 +398,7 @@ def _webvision_list(listing: Path, folder: Path, help_: str, bad: BadFiles) -> E
             if int(label) < _KEPT:
                 paths.append(folder / name.strip())
                 labels.append(int(label))
-    return _webvision_examples(paths, labels, listing, help_, bad)
+    return _webvision_files(paths, labels, listing, help_, bad)
 
 
 def _imagenet_validation(folder: Path, help_: str, bad: BadFiles) -> Examples:
@@ -422,12 +414,10 @@ def _imagenet_validation(folder: Path, help_: str, bad: BadFiles) -> Examples:
         )
     files = [sorted(place.iterdir()) for place in classes[:_KEPT]]
     labels = [label for label, paths in enumerate(files) for _ in paths]
-    return _webvision_examples(list(itertools.chain(*files)), labels, images, help_, bad)
+    return _webvision_files(list(itertools.chain(*files)), labels, images, help_, bad)
 
 
-def _webvision_examples(
-    paths: Sequence[Path], labels: Sequence[int], where: Path, help_: str, bad: BadFiles
-) -> Examples:
+def _webvision_files(paths: Sequence[Path], labels: Sequence[int], where: Path, help_: str, bad: BadFiles) -> Examples:
     there = [path.is_file() for path in paths]
     if not any(there):
         raise FileNotFoundError(f"the images of {where} must be on disk; got none of {len(paths)}: {help_}")

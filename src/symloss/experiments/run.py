@@ -115,11 +115,7 @@ def with_fingerprints(cells: Iterable[Cell], root: Path | None) -> list[Cell]:
 
 
 def survey(
-    cells: Iterable[Cell],
-    runs: Path,
-    root: Path | None,
-    where: dict[str, Any] | None = None,
-    kept: Container[str] = (),
+    cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str, Any] | None = None, kept: Container[str] = ()
 ) -> Survey:
     """Survey the runs of cells before a sweep. Cells that share a run are one piece of work.
 

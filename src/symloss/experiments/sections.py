@@ -110,9 +110,8 @@ class TableRuns:
         if not any(column.published for column in table.datasets):
             return (f"Source of the recipe: {table.source}.",)
         short = SPREADS[table.spread]
-        printed = (
-            f"in their brackets the {table.spread} ({short}) of {table.seeds} runs" if short else "without a spread"
-        )
+        brackets = f"in their brackets the {table.spread} ({short}) of {table.seeds} runs"
+        printed = brackets if short else "without a spread"
         correlations = (sentence for each in tables for sentence in _correlations(each))
         return (f"Published figures: {table.source}; {printed}.", *correlations)
 

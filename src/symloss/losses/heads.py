@@ -136,9 +136,8 @@ class _HeadLoss(NamedTuple):
         kernel = kernel_for(loss, classes, unit) if unit is not None or scores is None else None
         if kernel is None:
             return None
-        examples = Examples(
-            labels, validation.kept(labels, classes, options.ignore_index), None, options.reduction, num_items
-        )
+        kept = validation.kept(labels, classes, options.ignore_index)
+        examples = Examples(labels, kept, None, options.reduction, num_items)
 
         def plain(*parts: Any) -> Tensor:
             return self.plain(Head(*parts).scores(), labels)

@@ -75,10 +75,8 @@ def corrupt(
         assert spec.rate is not None
         noisy = relabel_by_input(clean, inputs, spec.rate, num_classes, counts, rng)
     else:
-        frequencies = np.bincount(clean, minlength=num_classes) / len(clean)
-        transition = transition_matrix(
-            spec, num_classes, dataset=dataset, prior=frequencies if prior is None else prior
-        )
+        prior = np.bincount(clean, minlength=num_classes) / len(clean) if prior is None else prior
+        transition = transition_matrix(spec, num_classes, dataset=dataset, prior=prior)
         noisy = relabel(clean, transition, counts, rng)
     asked = str(spec) if isinstance(spec, Spec) else "matrix"
     settings = {"spec": asked, "method": counts, "seed": seed, "num_classes": num_classes, "split": split}

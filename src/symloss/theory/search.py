@@ -79,9 +79,8 @@ def starting_points(num_classes: int, generator: torch.Generator) -> tuple[Tenso
     steps = [*(-step for step in reversed(half)), 0.0, *half]
     # (label, rivals, rest): every pair with a rest at 0, and every margin with a rest of no probability.
     levels = [(label, rival, 0.0) for label in steps for rival in steps] + [(label, 0.0, -REACH) for label in steps]
-    shapes = [
-        (*level, rivals) for level in levels for rivals in sorted({1, 2, num_classes // 2}) if rivals < num_classes
-    ]
+    counts = [count for count in sorted({1, 2, num_classes // 2}) if count < num_classes]
+    shapes = [(*level, rivals) for level in levels for rivals in counts]
     points = torch.empty(len(shapes), num_classes, dtype=torch.float64)
     order = torch.rand(points.shape, generator=generator).argsort(1)
     for point, (label, rival, rest, rivals), place in zip(points, shapes, order, strict=True):

@@ -162,10 +162,8 @@ class Trainer:
         if self.settings.penalty > 0:
             objective = objective + l1_penalty(self.model, self.settings.penalty)
         self.fabric.backward(objective)
-        if self.settings.clip is not None:
-            self.fabric.clip_gradients(
-                self.forward, self.stepper, max_norm=self.settings.clip, error_if_nonfinite=False
-            )
+        if (clip := self.settings.clip) is not None:
+            self.fabric.clip_gradients(self.forward, self.stepper, max_norm=clip, error_if_nonfinite=False)
         self.stepper.step()
         return scores.detach(), loss.detach()
 
@@ -203,11 +201,8 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps: the weights of the model, the state of the optimizer, the sums of margins."""
-        return {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "margins": self.margins.state(),
-        }
+        model, optimizer = self.model.state_dict(), self.optimizer.state_dict()
+        return {"model": model, "optimizer": optimizer, "margins": self.margins.state()}
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over what ``state`` returned from a checkpoint; raise if it does not fit."""

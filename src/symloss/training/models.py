@@ -155,9 +155,8 @@ def _find(name: str) -> tuple[Builder, dict[str, Any]]:
         return MODELS[head].build, _options(head, rest)
     if not colon:
         raise ValueError(f"model {name!r} does not exist: {checks.nearest(name, MODELS)}")
-    build = load(
-        name, "model", "a function of input_shape and num_classes", f"; of ours, {checks.nearest(head, MODELS)}"
-    )
+    ours = f"; of ours, {checks.nearest(head, MODELS)}"
+    build = load(name, "model", "a function of input_shape and num_classes", ours)
     if not callable(build):
         raise ValueError(f"model {name!r} must name a function; got {type(build).__name__}")
     return build, {}
@@ -226,9 +225,8 @@ def timm_model(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.
         model: nn.Module = timm.create_model(architecture, pretrained=pretrained, **options)
     except Exception as error:
         # timm, Hugging Face and the network each raise their own kinds.
-        wanted = (
-            f"weights that are at hand or can be downloaded, or no :{PRETRAINED}" if pretrained else f"images {sides}"
-        )
+        weights = f"weights that are at hand or can be downloaded, or no :{PRETRAINED}"
+        wanted = weights if pretrained else f"images {sides}"
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"model {name!r} must have {wanted}; got an error of timm ({checks.brief(reason)})") from error
     training, shape = model.training, (channels, *sides)
