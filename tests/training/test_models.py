@@ -16,9 +16,12 @@ from symloss.training.models import create_model, has_pretrained_weights, is_bui
 from symloss.training.networks import AveragePool
 
 
+def build(name: str, shape: tuple[int, ...] = (3, 20, 24), classes: int = 5, seed: int | None = 0) -> nn.Module:
+    return create_model(name, input_shape=shape, num_classes=classes, seed=seed)
+
+
 def count(name: str, input_shape: tuple[int, ...], classes: int) -> int:
-    model = create_model(name, input_shape=input_shape, num_classes=classes, seed=0)
-    return sum(parameter.numel() for parameter in model.parameters())
+    return sum(parameter.numel() for parameter in build(name, input_shape, classes).parameters())
 
 
 def conv(channels: int, out: int, kernel: int = 3, *, bias: bool = True, norm: bool = True) -> int:
@@ -68,7 +71,7 @@ def test_parameters_of_resnets() -> None:
 
 @in_turn("name, shape, last_map", [("resnet34", (3, 32, 32), (512, 4, 4)), ("resnet50", (3, 64, 64), (2048, 2, 2))])
 def test_the_map_before_the_average(name, shape, last_map):
-    model = create_model(name, input_shape=shape, num_classes=10, seed=0).eval()
+    model = build(name, shape, 10).eval()
     before = [*itertools.takewhile(lambda layer: not isinstance(layer, nn.AdaptiveAvgPool2d), model)]
     assert nn.Sequential(*before)(torch.zeros(1, *shape)).shape[1:] == last_map
 
@@ -79,23 +82,17 @@ def test_the_map_before_the_average(name, shape, last_map):
      ("resnet18", (3, 33, 32)), ("resnet34", (1, 8, 8)), ("resnet50", (1, 40, 33)), ("mlp", (3, 8, 8)), ("mlp", (30,))],
 )  # fmt: skip
 def test_one_score_a_class_for_other_shapes_too(name: str, shape: tuple[int, ...]) -> None:
-    model = create_model(name, input_shape=shape, num_classes=7, seed=0)
-    assert model(torch.zeros(2, *shape)).shape == (2, 7)
+    assert build(name, shape, 7)(torch.zeros(2, *shape)).shape == (2, 7)
 
 
 @in_turn("name", ["cnn4", "cnn8", "resnet34", "mlp"])
 def test_convolutions_kaiming_uniform_and_linear_layers_xavier_uniform(name: str) -> None:
-    model = create_model(name, input_shape=(3, 32, 32), num_classes=10, seed=0)
-    for layer in model.modules():
-        if isinstance(layer, nn.Conv2d):
-            assert_uniform(layer.weight, math.sqrt(6 / (layer.kernel_size[0] ** 2 * layer.in_channels)))
-        elif isinstance(layer, nn.Linear):
-            assert_uniform(layer.weight, math.sqrt(6 / (layer.in_features + layer.out_features)))
-
-
-def assert_uniform(weight: torch.Tensor, bound: float) -> None:
-    assert weight.abs().max() <= bound * 1.0001
-    assert_std(weight, bound / math.sqrt(3))
+    for layer in build(name, (3, 32, 32), 10).modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            out, fan = len(layer.weight), layer.weight[0].numel()
+            bound = math.sqrt(6 / (fan if isinstance(layer, nn.Conv2d) else fan + out))
+            assert layer.weight.abs().max() <= bound * 1.0001
+            assert_std(layer.weight, bound / math.sqrt(3))
 
 
 def assert_std(weight: torch.Tensor, expected: float) -> None:
@@ -103,7 +100,7 @@ def assert_std(weight: torch.Tensor, expected: float) -> None:
 
 
 def test_lenet5_begins_with_a_normal_cut_at_two_sigmas() -> None:
-    model = create_model("lenet5", input_shape=(1, 28, 28), num_classes=10, seed=0)
+    model = build("lenet5", (1, 28, 28), 10)
     weights = torch.cat([m.weight.flatten() for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)])
     assert 0.19 < weights.abs().max() <= 0.2
     # A standard normal cut at two sigmas has the standard deviation 0.8796.
@@ -111,7 +108,7 @@ def test_lenet5_begins_with_a_normal_cut_at_two_sigmas() -> None:
 
 
 def test_resnet50_strides_in_its_3x3_convolutions_and_begins_kaiming_normal_fan_out() -> None:
-    model = create_model("resnet50", input_shape=(3, 64, 64), num_classes=10, seed=0)
+    model = build("resnet50", (3, 64, 64), 10)
     strided = [m.kernel_size[0] for m in model.modules() if isinstance(m, nn.Conv2d) and m.stride[0] == 2]
     assert strided == [7] + [3, 1] * 3
     for layer in model.modules():
@@ -122,7 +119,7 @@ def test_resnet50_strides_in_its_3x3_convolutions_and_begins_kaiming_normal_fan_
 @in_turn("name, shape", [("cnn4", (1, 28, 28)), ("cnn8:width=0.25", (3, 32, 32))])
 def test_pooling_before_the_relu_is_pooling_after_it(name, shape):
     """Bit for bit, values and gradients: it is only cheaper."""
-    ours = create_model(name, input_shape=shape, num_classes=10, seed=0)
+    ours = build(name, shape, 10)
     layers = list(ours)
     for place in (pools := [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]):
         layers[place : place + 2] = layers[place + 1], layers[place]
@@ -150,8 +147,7 @@ SHAPE = (3, 16, 16)
 
 
 def weights(seed: int | None) -> torch.Tensor:
-    model = create_model("cnn4", input_shape=SHAPE, num_classes=4, seed=seed)
-    return nn.utils.parameters_to_vector(model.parameters())
+    return nn.utils.parameters_to_vector(build("cnn4", SHAPE, seed=seed).parameters())
 
 
 def test_the_seed_alone_decides_the_weights() -> None:
@@ -195,8 +191,7 @@ def own_models(tmp_path, monkeypatch):
 @in_turn("name", ["own_model_of_a_test:build", "own_package_of_a_test.inner:build"])
 def test_a_function_of_a_module_in_the_current_directory(own_models, name):
     path = list(sys.path)
-    model = create_model(name, input_shape=SHAPE, num_classes=4, seed=1)
-    again = create_model(name, input_shape=SHAPE, num_classes=4, seed=1)
+    model, again = build(name, SHAPE, 4), build(name, SHAPE, 4)
     assert model(torch.zeros(2, *SHAPE)).shape == (2, 4)
     assert torch.equal(model[1].weight, again[1].weight)
     assert sys.path == path
@@ -237,7 +232,7 @@ MINE = "own_model_of_a_test"
 )
 def test_names_that_are_refused(own_models, name, error, message):
     with pytest.raises(error, match=re.escape(message)):
-        create_model(name, input_shape=SHAPE, num_classes=4)
+        build(name, SHAPE, 4, None)
 
 
 @in_turn(
@@ -253,7 +248,7 @@ def test_names_that_are_refused(own_models, name, error, message):
 )
 def test_inputs_and_classes_that_a_model_cannot_take(name, shape, classes, message):
     with refused(ValueError, message):
-        create_model(name, input_shape=shape, num_classes=classes)
+        build(name, shape, classes, None)
 
 
 class Net(nn.Module):
@@ -293,10 +288,6 @@ def timm(monkeypatch):
     module.create_model = build
     monkeypatch.setitem(sys.modules, "timm", module)
     return module
-
-
-def build(name, shape=(3, 20, 24)):
-    return create_model(name, input_shape=shape, num_classes=5, seed=1)
 
 
 def test_a_model_is_built_for_the_images_and_classes(timm):

@@ -349,12 +349,9 @@ def test_a_damaged_checkpoint_does_not_lose_the_best_epoch(tmp_path, accuracies,
 
 
 def test_weights_that_somebody_removed_are_missed(tmp_path):
-    with refused(ValueError, "waiting-4.pt", "must hold the weights of epoch 4"):
-        fit(
-            Scripted(CURVES["a lucky epoch"]),
-            RunFolder(tmp_path),
-            lambda row: row.epoch == 4 and (tmp_path / "waiting-4.pt").unlink(),
-        )
+    trainer, file = Scripted(CURVES["a lucky epoch"]), tmp_path / "waiting-4.pt"
+    with refused(ValueError, file, "must hold the weights of epoch 4"):
+        fit(trainer, RunFolder(tmp_path), lambda row: row.epoch == 4 and file.unlink())
 
 
 def test_a_result_on_ones_own_data_states_the_smoothed_accuracy(tmp_path):
