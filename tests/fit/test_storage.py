@@ -97,13 +97,12 @@ def killed_at(step, work):
     """Whether ``work`` was killed before its n-th change of the disk. It runs in a process of its own."""
     process = os.fork()
     if process == 0:
-        left = [step]
+        steps = itertools.count()
 
         def count(event, arguments):
-            if event in WRITES or (event == "open" and arguments[1] is not None and "r" not in arguments[1]):
-                left[0] -= 1
-                if left[0] < 0:
-                    os._exit(9)
+            writes = event in WRITES or (event == "open" and arguments[1] is not None and "r" not in arguments[1])
+            if writes and next(steps) == step:
+                os._exit(9)
 
         sys.addaudithook(count)
         try:

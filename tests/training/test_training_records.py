@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import torch
 from data_helpers import save_image
-from forked_processes import forked_processes
 from in_turn import in_turn
 from refusals import refused
 from torch.optim import lr_scheduler
-from training_helpers import command, one_sentence, run, small
+from training_helpers import command, ended, one_sentence, run, small, start
 
 from symloss.data import open_data
 from symloss.experiments import FORMATS, compose, plan, read_runs, resolve
@@ -339,11 +338,8 @@ def test_other_files_are_refused(kept, tmp_path):
 
 def test_two_processes_may_add_at_once(tmp_path):
     path = tmp_path / "rows.jsonl"
-    workers = [forked_processes().Process(target=keep, args=(path, [result])) for result in RESULTS]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    workers = [start(keep, path, [result]) for result in RESULTS]
+    assert [ended(worker) for worker in workers] == [0] * 4
     assert len(read_kept(path)) == 4
 
 
