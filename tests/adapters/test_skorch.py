@@ -25,9 +25,8 @@ def classifier(criterion, **options):
     # What prints a line for each epoch keeps `print`, which cannot be pickled where another library has replaced it.
     quiet = {"verbose": 0, "callbacks__print_log": None}
     options = {"max_epochs": 3, "lr": 0.5, "train_split": None, **quiet, **options}
-    return NeuralNetClassifier(
-        nn.Linear, module__in_features=64, module__out_features=10, criterion=criterion, **options
-    )
+    sizes = {"module__in_features": 64, "module__out_features": 10}
+    return NeuralNetClassifier(nn.Linear, criterion=criterion, **sizes, **options)
 
 
 def test_probabilities_are_the_softmax_of_the_scores():

@@ -106,16 +106,12 @@ def test_the_triangle_holds_the_plain_formulas(name):
 def plain_risk(name: str, theta: float, rate: float) -> float:
     """The risk, from plain formulas and adaptive quadrature."""
 
-    def scores(x: float) -> list[float]:
-        return [3 * math.tanh(theta - x), 3 * math.tanh(x - theta), *[-3.0] * 8]
-
-    def plain(z: list[float], y: int) -> float:
+    def plain(z: list[float], y: int, q: float = 0.7) -> float:
         p = np.exp(z) / np.exp(z).sum()
-        q = 0.7
         return {"ce": -np.log(p[y]), "mae": 1 - p[y], "sgce": ((p**q).mean() - p[y] ** q) / q}[name]
 
     def expected(x: float, true: int) -> float:
-        z = scores(x)
+        z = [3 * math.tanh(theta - x), 3 * math.tanh(x - theta), *[-3.0] * 8]
         return (1 - rate) * plain(z, true) + rate / 9 * sum(plain(z, y) for y in range(10) if y != true)
 
     parts = [(0, 0.75, stats.norm(-1.5, 0.6)), (1, 0.25, stats.norm(1.5, 0.6))]
@@ -158,8 +154,8 @@ def test_the_share_on_the_right_side():
 
 def test_packing_keeps_sixteen_bits():
     generator = np.random.default_rng(0)
-    given = [generator.normal(size=50), 1e-15 * generator.normal(size=3), np.full(4, 7.25)]
-    given += [1e9 + generator.normal(size=9)]
+    normal = [generator.normal(size=size) for size in (50, 3, 9)]
+    given = [normal[0], 1e-15 * normal[1], np.full(4, 7.25), 1e9 + normal[2]]
     found = unpack(*pack(given), [50, 3, 4, 9])
     for one, other in zip(given, found, strict=True):
         assert np.abs(one - other).max() <= 1.001 * STEP * np.ptp(one) + 2e-16 * np.abs(one).max()

@@ -27,7 +27,7 @@ from documentation import PAGES, blocks, script
 from fastai.data.core import DataLoaders
 from fastai.learner import Learner
 from fastai.metrics import accuracy
-from language_models import columns, write_bert
+from language_models import columns, gradients, write_bert
 from sentence_transformers import SentenceTransformer
 from setfit import SetFitHead, SetFitModel
 from timm.data import Mixup
@@ -50,10 +50,6 @@ def assert_theirs(result, losses, tolerance, least):
     theirs, ours, robust = map(result, losses)
     assert_close(ours, theirs, tolerance)
     assert (robust - theirs).abs().max() > least
-
-
-def gradients(model):
-    return torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
 # fastai
