@@ -6,14 +6,13 @@ import json
 import os
 import re
 import signal
-import time
 
 import numpy as np
 import pytest
 from in_turn import in_turn
 from rich.console import Console
 from rich.progress import Progress
-from training_helpers import command, finished, metrics, one_sentence, own_table, printed, start_command
+from training_helpers import command, finished, metrics, one_sentence, own_table, printed, start_command, wait_until
 from typer.testing import CliRunner
 
 from symloss.cli import app
@@ -103,11 +102,7 @@ STOPPED = "stopped; rerun the same command to resume after the last finished epo
 def stderr_after_ctrl_c(folder, *options, several="ddp_fork"):
     """Of a training that has had its first checkpoint."""
     process = start_command(folder, "train", "--epochs", "5000", "--out", "here", *options, several=several)
-    deadline = time.monotonic() + 200
-    while not (folder / "here" / "checkpoint.pt").exists():
-        assert time.monotonic() < deadline
-        assert process.is_alive()
-        time.sleep(0.02)
+    wait_until((folder / "here" / "checkpoint.pt").exists, process)
     os.kill(process.pid, signal.SIGINT)
     stopped = finished(process, folder)
     assert stopped.code == 130

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import socket
-import time
 
 import pytest
 import torch
@@ -299,22 +298,14 @@ def options(settings):
     return [*given, "--settings", f"subset={settings.subset}"]
 
 
-def wait_for_lines(path, count, process):
-    deadline = time.monotonic() + 120
-    while not path.exists() or len(path.read_text().splitlines()) < count:
-        assert process.is_alive()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.slow
 def test_a_command_that_is_killed_from_outside_is_simply_started_again(tmp_path):
     settings = small(model="training_helpers:holds", epochs=5)
-    arguments = ["train", *options(settings), "--out", str(tmp_path / "run")]
+    arguments, file = ["train", *options(settings), "--out", "run"], tmp_path / "run" / "metrics.jsonl"
     for lines in (1, 3):
         process = training_helpers.start_command(tmp_path, *arguments, HOLD=str(lines * training_helpers.STEPS + 3))
         try:
-            wait_for_lines(tmp_path / "run" / "metrics.jsonl", lines, process)
+            training_helpers.wait_until(lambda n=lines: file.exists() and file.read_text().count("\n") >= n, process)
         finally:
             process.kill()
         assert training_helpers.ended(process) == KILLED

@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,6 +146,14 @@ def ended(process: multiprocessing.process.BaseProcess) -> int | None:
     process.kill()
     process.join()
     return process.exitcode
+
+
+def wait_until(reached: Callable[[], bool], process: multiprocessing.process.BaseProcess) -> None:
+    deadline = time.monotonic() + 200
+    while not reached():
+        assert process.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 class Done(NamedTuple):
