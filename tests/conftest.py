@@ -94,9 +94,7 @@ def random_probabilities(*shape: int, dim: int = 1, seed: int = 2) -> Tensor:
     return random_scores(*shape, seed=seed).softmax(dim)
 
 
-def value_and_grad(
-    loss: Callable[..., Tensor], scores: Tensor, *args: Tensor, **options: object
-) -> tuple[Tensor, Tensor]:
+def value_and_grad(loss: Callable, scores: Tensor, *args: Tensor, **options: object) -> tuple[Tensor, Tensor]:
     """The loss, and the gradient of its entries weighed 1, 2, 3, ... (so that none can hide behind another)."""
     leaf = scores.detach().requires_grad_()
     value = loss(leaf, *args, **options)

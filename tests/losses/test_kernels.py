@@ -267,7 +267,6 @@ def test_one_hot_probabilities_are_labels(name):
 
 # --- Scores whose sums overflow --------------------------------------------------------------------------------------
 
-
 FIVE = torch.tensor([5])
 
 
@@ -312,7 +311,6 @@ def test_scores_that_are_too_large_are_noticed_before_a_block_is_overwritten(mon
 
 
 # --- Switches: the plain formulas alone, and no look at values -------------------------------------------------------
-
 
 Z = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([2, 1])
@@ -426,7 +424,6 @@ def test_a_loss_that_may_not_be_blended_is_refused_with_every_number_of_classes(
 
 
 # --- On an accelerator nothing waits: no loss, option or head copies a value to the host ------------------------------
-
 
 COUNTING = LABELS.clamp_min(0)  # none of which is ignored
 

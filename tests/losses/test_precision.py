@@ -236,10 +236,7 @@ def test_what_all_scores_have_in_common(spec: str) -> None:
         assert loss(1e6 + z, y).item() == pytest.approx(-0.7, rel=1e-6)
 
 
-SIZES = {
-    torch.float32: (1e-44, 1e-30, 1e-6, 1e-5, 1.0, 1e18, 1e20, 1e38),
-    torch.float64: (1e-320, 1e-200, 1e160, 1e307),
-}
+SIZES = {torch.float32: (1e-44, 1e-30, 1e-6, 1e-5, 1, 1e18, 1e20, 1e38), torch.float64: (1e-320, 1e-200, 1e160, 1e307)}
 
 
 @kernel_or_plain

@@ -255,10 +255,7 @@ def truths(name: str, row: Row, parameters: dict[str, float], digits: int) -> di
         value_terms = VALUE_TERMS[name](z, **parameters) if name in VALUE_TERMS else abs(even_value)
         slope_terms = GRADIENT_TERMS[name](z, **parameters) if name in GRADIENT_TERMS else 0.0
     even_slope = max(map(abs, even_slopes))
-    return {
-        "value": Truth([value], value_terms, abs(even_value)),
-        "gradient": Truth(slopes, slope_terms, even_slope),
-    }
+    return {"value": Truth([value], value_terms, abs(even_value)), "gradient": Truth(slopes, slope_terms, even_slope)}
 
 
 def ours(name: str, row: Row, parameters: dict[str, float], dtype: torch.dtype) -> dict[str, list[float]]:
