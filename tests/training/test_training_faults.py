@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import operator
 import os
+import re
 import shutil
 import signal
 import socket
@@ -434,8 +435,5 @@ def test_two_processes_of_torchrun_print_one_document(tmp_path):
 def test_what_goes_wrong_in_another_process_is_said_in_one_sentence(tmp_path):
     chosen = ["--model", "mlp:hidden=8,norm=none", "--settings", "subset=400", "--loss", "ce", "--lr", "1e30"]
     done = command(tmp_path, "train", *chosen, "--accelerator", "cpu", "--devices", "2")
-    assert done.code == 2
-    assert "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("symloss: the ")
-    assert "at step 2 of epoch 1" in last
+    assert (done.code, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert re.match("symloss: the .*at step 2 of epoch 1", done.stderr.splitlines()[-1])

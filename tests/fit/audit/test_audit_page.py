@@ -71,12 +71,8 @@ def state(browser):
 
 
 def choose(browser, name, value):
-    browser.execute_script(
-        "const s = document.querySelector(`select[name=${arguments[0]}]`); s.value = arguments[1];"
-        "s.dispatchEvent(new Event('change'))",
-        name,
-        value,
-    )
+    script = "const s = document.querySelector(`select[name=${arguments[0]}]`); s.value = arguments[1];"
+    browser.execute_script(script + "s.dispatchEvent(new Event('change'))", name, value)
 
 
 def test_names_stay_words_and_nothing_is_fetched(opened):
