@@ -87,16 +87,14 @@ def assert_says(text, seeds, digits=2):
     assert float(re.fullmatch(CELL, text)[2]) == pytest.approx(statistics.stdev(seeds), abs=half)
 
 
-def test_mnist_against_published_figures():
+def test_mnist_against_published_figures_and_with_the_losses_of_the_paper():
     rows = re.findall(r"^\| ([^|]+), (clean|sym:0\.\d) \| (\S+) \| (\S+) \| (\S+) \|", LABORATORY, re.M)
     report = (RESULTS / "mnist-lenet5.md").read_text()
     assert len(rows) == 5
     for name, noise, text, published, p in rows:
         assert_says(text, percent("mnist-lenet5", f"mnist-lenet5/mnist/{NAMES.get(name, name.lower())}/{noise}"))
         assert re.search(rf"{re.escape(text)}<br>{published}\([\d.]+\)<br>[-+\d.]+ sd, p {p} ", report)
-
-
-def test_mnist_with_the_losses_of_the_paper():
+    # With the losses of the paper.
     table = LABORATORY[LABORATORY.index("| loss | clean | sym:0.2 |") :].splitlines()[2:6]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert [name for name, *_ in rows] == ["CE", "unhinged", "SGCE", "alpha-MAE"]

@@ -155,18 +155,14 @@ def every_loss_has_a_page(pages: dict[str, Page]) -> None:
     assert "It is made of nce and rce" in pages["losses/nce-rce.html"].text
 
 
-CHART = (
-    "<svg xmlns='http://www.w3.org/2000/svg' width='40' height='40'><rect width='40' height='40' fill='white'/></svg>"
-)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("theme", "system", "dark"),
     [("auto", "light", False), ("auto", "dark", True), ("light", "dark", False), ("dark", "light", True)],
 )
 def test_the_paper_of_charts_is_as_dark_as_the_page(browser, tmp_path, theme, system, dark):
-    (tmp_path / "chart.svg").write_text(CHART)
+    white = "width='40' height='40'><rect width='40' height='40' fill='white'/>"
+    (tmp_path / "chart.svg").write_text(f"<svg xmlns='http://www.w3.org/2000/svg' {white}</svg>")
     style = (ROOT / "docs" / "style" / "site.css").as_uri()
     page = tmp_path / "page.html"
     page.write_text(

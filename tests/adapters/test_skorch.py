@@ -29,7 +29,7 @@ def classifier(criterion, **options):
     return NeuralNetClassifier(nn.Linear, criterion=criterion, **sizes, **options)
 
 
-def test_probabilities_are_the_softmax_of_the_scores():
+def test_probabilities_are_the_softmax_of_the_scores_as_the_loss_is_a_cross_entropy():
     net = classifier(symloss.GCE, criterion__q=0.7, max_epochs=8, lr=2.0).fit(IMAGES, LABELS)
     found = net.predict_proba(IMAGES)
     assert found.sum(1) == pytest.approx(1.0, abs=1e-5)
@@ -38,11 +38,9 @@ def test_probabilities_are_the_softmax_of_the_scores():
     assert found == pytest.approx(expected, abs=1e-6)
     assert net.score(IMAGES, LABELS) > 0.8
 
-
-def test_scores_of_a_loss_that_is_no_cross_entropy_would_stay_scores():
-    """Why ``Criterion`` is a subclass of ``nn.CrossEntropyLoss``: skorch looks for it."""
-
     class Stranger(nn.Module):
+        """Why ``Criterion`` is a subclass of ``nn.CrossEntropyLoss``: skorch looks for it, or scores stay scores."""
+
         def forward(self, input, target):
             return nn.functional.cross_entropy(input, target)
 
