@@ -439,9 +439,8 @@ def test_sums_for_fewer_and_for_more_classes_than_a_block_has_rows(classes):
     for weight in (None, weights):
         expected = np.zeros((classes, 2))
         np.add.at(expected, codes, features if weight is None else weight[:, None] * features)
-        np.testing.assert_allclose(
-            closed_form.sums.class_sums(features, codes, classes, weight).sums, expected, atol=1e-4
-        )
+        found = closed_form.sums.class_sums(features, codes, classes, weight).sums
+        np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 # --- What cannot be right --------------------------------------------------------------------------------------------

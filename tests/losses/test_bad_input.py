@@ -120,7 +120,6 @@ NORMALIZE = "None, 'l2' or a function of the scores"
 WEIGHT = "a floating-point tensor with one entry for each class"
 FLAT = (ValueError, "scale='ce'", "slope at equal scores", "is 0", "must not be flat")
 
-
 by_function("ngce", q=1.0)  # 1.0 == True, also as the key of a cache
 
 test_parameters_and_options = refusing(

@@ -248,7 +248,6 @@ P_Y = picked(P, LABELS)
 UNHINGED = (SCORES.mean(1) - picked(SCORES, LABELS)).mean()
 CE, MAE = cross_entropy(SCORES, LABELS), (1 - P_Y).mean()
 
-
 SPEC_STRINGS = {
     "gce": ("gce", {}),
     "gce:": ("gce", {}),

@@ -316,7 +316,6 @@ Z = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([2, 1])
 PRIOR = torch.tensor([0.2, 0.3, 0.5])
 
-
 SGCE = symloss.symmetrize(GCEPotential(0.8))
 
 

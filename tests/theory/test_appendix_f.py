@@ -32,7 +32,6 @@ from symloss.theory.regression import (
 
 Q = D.Normal(torch.tensor(0.5, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64))
 
-
 LOSSES = {
     "squared": nn.MSELoss(reduction="none"),
     "absolute": nn.L1Loss(reduction="none"),
