@@ -171,10 +171,18 @@ def test_a_loss_of_the_users_own_has_its_traceback_after_one_line(run_command, t
         ("certify --own no_such_module:loss", "got 'no_such_module:loss'"),
         ("certify --own mine:loss", "must return one value for each example"),
         ("certify --own mine:none", "the module has no 'none'"),
+        ("predict no-such-run --data digits", "No run found in 'no-such-run', which does not exist. Expected"),
+        ("audit table.csv", "No run found in 'table.csv', which is a file. Expected the folder of a finished"),
+        ("predict table.csv --data digits", "No run found in 'table.csv', which is a file."),
+        ("data show --data digitz", "did you mean 'digits'?"),
+        ("data get webvision-mini", "webvision-mini cannot be downloaded from here"),
+        ("data show --data=", "got an empty text"),
+        ("data show --data no/such/folder", "data must be an existing folder or file"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(run_command, tmp_path, arguments, message):
     (tmp_path / "mine.py").write_text("def loss(z, y):\n    return z\n")
+    (tmp_path / "table.csv").write_text("a,label\n1,x\n")
     done = run_command(*arguments.split(), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr

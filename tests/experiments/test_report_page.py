@@ -20,6 +20,7 @@ from symloss.training.settings import Settings
 
 pytestmark = pytest.mark.slow
 QS = (0.2, 0.5, 0.8)
+LETTERS = "return [...document.querySelectorAll('.charts figure svg text')].map(t => t.getBoundingClientRect().height)"
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +68,11 @@ def opened(browser, file):
 @in_turn("width", [1100, 1920])
 def test_charts_fill_the_page_on_a_desk(browser, usual, width):
     browsing.show(browser, usual, width)
-    content, charts, letters = browser.execute_script(
+    content, charts = browser.execute_script(
         "const box = (e) => e.getBoundingClientRect();"
         "return [box(document.querySelector('section.table')).width,"
         "[...document.querySelectorAll('.charts svg')].filter(s => s.closest('figure'))"
-        ".map(s => [box(s).width, box(s).left, box(s).top]),"
-        "[...document.querySelectorAll('.charts figure svg text')].map(t => box(t).height)]"
+        ".map(s => [box(s).width, box(s).left, box(s).top])]"
     )
     assert len(charts) == 3 + 3 * 2
     assert all(wide >= 0.45 * content for wide, _, _ in charts)
@@ -80,8 +80,7 @@ def test_charts_fill_the_page_on_a_desk(browser, usual, width):
     for first, second in ((0, 1), (3, 4)):
         assert charts[second][1] > charts[first][1]
         assert charts[second][2] == charts[first][2]
-    assert min(letters) >= 9
-    assert max(letters) <= 20
+    assert 9 <= min(browser.execute_script(LETTERS)) <= max(browser.execute_script(LETTERS)) <= 20
 
 
 def test_a_phone_shows_every_figure_and_breaks_no_word(browser, usual):
@@ -93,10 +92,7 @@ def test_a_phone_shows_every_figure_and_breaks_no_word(browser, usual):
     )
     assert clipped == []
     assert "weight decay 0.03" in browser.find_element("css selector", "table.figures tbody th").text
-    letters = browser.execute_script(
-        "return [...document.querySelectorAll('.charts figure svg text')].map(t => t.getBoundingClientRect().height)"
-    )
-    assert min(letters) >= 9
+    assert min(browser.execute_script(LETTERS)) >= 9
     broken = browser.execute_script("""
         const broken = [];
         for (const name of document.querySelectorAll('table.figures tbody th, .legend span')) {

@@ -146,24 +146,20 @@ def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-class Asked(Exception):  # noqa: N818
-    """Ends a command once it is known what it would search."""
-
-
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
     """What ``symloss tune`` would search on a CIFAR-10 of sixty pictures: the settings of each loss."""
     small_cifar10(tmp_path)
 
     def stop(questions, method, **more):
-        raise Asked({question.loss: question for question in questions})
+        raise StopIteration({question.loss: question for question in questions})
 
     monkeypatch.setattr(tuning, "tune", stop)
 
     def ask(*arguments):
         words = ["tune", "--data", "cifar10", "--settings", f"data_dir={tmp_path}", *arguments]
         raised = CliRunner().invoke(app, words).exception
-        return raised.args[0] if isinstance(raised, Asked) else raised
+        return raised.args[0] if isinstance(raised, StopIteration) else raised
 
     return ask
 
