@@ -290,7 +290,8 @@ import sys
 from symloss.experiments.layers import load_protocol, profiles
 from symloss.experiments.tables import load_table
 from symloss.losses.published import presets_of
-found = presets_of("sgce"), profiles(), load_protocol("cifar10"), load_table("table1")
+found = presets_of("sgce")["cifar10"].values, profiles()["scale16"], load_protocol("cifar10").losses["sgce"].values
+assert load_table("table1").published("cifar10", "sgce", "sym:0.8").text == "61.06(1.60)"
 print(sorted({"torch", "lightning_fabric", "lightning", "PIL"} & sys.modules.keys()))
 """
 
