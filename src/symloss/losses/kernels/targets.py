@@ -50,8 +50,16 @@ class AtLabel(Probability, Reading):
         self.classes = classes if scores is None else scores.count
         self.number = functools.partial(constant, behind.dtype)
         self._slopes: dict[Potential, Number] = {}
-        self.log_total = behind.expm1().add_(others).log1p_()
-        self.logp = behind - self.log_total
+        self._behind, self._others = behind, others
+
+    def __getattr__(self, name: str) -> Tensor:
+        """Compute log p when it is read for the first time: many losses never read it."""
+        if name not in ("log_total", "logp"):
+            raise AttributeError(name)
+        self.log_total = self._behind.expm1().add_(self._others).log1p_()
+        self.logp = self._behind - self.log_total
+        found: Tensor = vars(self)[name]
+        return found
 
     def bent(self, x: Tensor, q: float, scale: float = 1.0) -> Tensor:
         if q < SMALL:
@@ -173,6 +181,12 @@ def fill(potential: Potential, logp: Tensor, fall: Tensor, value: Tensor) -> Non
 
 
 fill_by_formula = fill.dispatch(Potential)
+
+
+@fill.register
+def _fill_ce(potential: CEPotential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+    torch.neg(logp, out=value)
+    fall.fill_(1.0)
 
 
 @fill.register
