@@ -66,10 +66,10 @@ def open_storage(url: str) -> BaseStorage:
         reason = "not a valid URL" if isinstance(error, ValueError) else _reason(error, url)
         raise ValueError(
             f"`storage` must be a URL that can be opened, such as sqlite:///FILE, postgresql://USER@HOST/NAME, "
-            f"redis://HOST or {JOURNAL}FILE; got {without_password(url, url)!r} ({reason})"
+            f"redis://HOST or {JOURNAL}FILE; got {without_password(url)!r} ({reason})"
         ) from None
     raise ValueError(
-        f"`storage` must outlive the process, so a SQLite URL must name a file; got {without_password(url, url)!r}"
+        f"`storage` must outlive the process, so a SQLite URL must name a file; got {without_password(url)!r}"
     )
 
 
@@ -80,7 +80,7 @@ def readable_storage_errors(url: str) -> Iterator[None]:
         yield
     except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
         raise OSError(
-            f"The storage {without_password(url, url)} failed ({_reason(error, url)}). Finished trials are kept; rerun "
+            f"The storage {without_password(url)} failed ({_reason(error, url)}). Finished trials are kept; rerun "
             "the same command to resume."
         ) from None
 
@@ -89,21 +89,23 @@ _SECRET_OPTION = re.compile(r"([?&;][^?&;=]*(?:pass|pwd|secret|token|key)[^?&;=]
 _PASSWORD = re.compile(r"(?>(?:.*?://)?)[^:]*:(.*)@", re.DOTALL)  # between the user and the last @; of any characters
 
 
-def without_password(text: str, url: str) -> str:
-    """Replace the passwords of a URL in a text, so that it may be printed."""
-    password = _PASSWORD.match(_SECRET_OPTION.sub(r"\1", url))
-    secrets = [password[1] if password else "", *(option[2] for option in _SECRET_OPTION.finditer(url))]
-    forms = {form for secret in secrets for form in (secret, unquote(secret), unquote_plus(secret)) if form}
-    for form in sorted(forms, key=len, reverse=True):
-        text = text.replace(form, "***")
-    return text
+def without_password(url: str) -> str:
+    """Replace the passwords of a URL where they stand, so that it may be printed: "postgres" may be a password too."""
+    url = _SECRET_OPTION.sub(r"\1***", url)
+    found = _PASSWORD.match(url)
+    return f"{url[: found.start(1)]}***{url[found.end(1) :]}" if found and found[1] else url
 
 
 def _reason(error: BaseException, url: str) -> str:
     """Return the first line of the database's message, or of the error, without the passwords of the URL."""
     source = getattr(error, "orig", None) or error.__cause__ or error
     line = next(iter(str(source).strip().splitlines()), type(error).__name__).rstrip(".")
-    return without_password(line, url)
+    password = _PASSWORD.match(_SECRET_OPTION.sub(r"\1", url))
+    secrets = [password[1] if password else "", *(option[2] for option in _SECRET_OPTION.finditer(url))]
+    forms = {form for secret in secrets for form in (secret, unquote(secret), unquote_plus(secret)) if form}
+    for form in sorted(forms, key=len, reverse=True):
+        line = line.replace(form, "***")
+    return line
 
 
 BEAT = 15.0  # seconds between two heartbeats
