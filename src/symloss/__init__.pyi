@@ -26,17 +26,14 @@ from symloss.losses.catalogue.probability import (
     CE as CE,
     GCE as GCE,
     JS as JS,
-    LDRKL as LDRKL,
     MAE as MAE,
-    MSE as MSE,
     RCE as RCE,
-    BiTempered as BiTempered,
-    Cosine as Cosine,
     Focal as Focal,
     PHuberCE as PHuberCE,
     PHuberGCE as PHuberGCE,
     TaylorCE as TaylorCE,
 )
+from symloss.losses.catalogue.score_vector import LDRKL as LDRKL, MSE as MSE, BiTempered as BiTempered, Cosine as Cosine
 from symloss.losses.catalogue.sums import (
     NCE as NCE,
     NFL as NFL,

@@ -9,7 +9,7 @@ tensor(1.)
 Written by tools/write_generated.py.
 """
 
-from symloss.losses.catalogue import paper, probability, sums
+from symloss.losses.catalogue import paper, probability, score_vector, sums
 from symloss.losses.heads import linear_loss, linear_unhinged
 from symloss.losses.record import function
 
@@ -37,10 +37,10 @@ taylor_ce = function(probability.TaylorCE)
 phuber_ce = function(probability.PHuberCE)
 phuber_gce = function(probability.PHuberGCE)
 js = function(probability.JS)
-mse = function(probability.MSE)
-cosine = function(probability.Cosine)
-bi_tempered = function(probability.BiTempered)
-ldr_kl = function(probability.LDRKL)
+mse = function(score_vector.MSE)
+cosine = function(score_vector.Cosine)
+bi_tempered = function(score_vector.BiTempered)
+ldr_kl = function(score_vector.LDRKL)
 nce = function(sums.NCE)
 nfl = function(sums.NFL)
 ngce = function(sums.NGCE)

@@ -7,14 +7,14 @@ run ``make generate``.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from symloss.losses.catalogue import paper, probability, sums
+from symloss.losses.catalogue import paper, probability, score_vector, sums
 from symloss.losses.criterion import NamedLoss
 from symloss.losses.published import SOURCES
 from symloss.losses.record import Record
 
 __all__ = ["LOSSES", "RECORDS", "SOURCES"]
 
-FAMILIES = (paper, probability, sums)
+FAMILIES = (paper, probability, score_vector, sums)
 _FOUND = [(each, getattr(each, "record", each)) for family in FAMILIES for each in vars(family).values()]
 RECORDS: Mapping[str, Record] = MappingProxyType({each.name: each for _, each in _FOUND if isinstance(each, Record)})
 """The record of each loss, by name, in the order of the files and of the losses in them."""
