@@ -1,6 +1,7 @@
 """RobustClassifier with a network of the user's choice: names, factories, images, what a budget buys, and bad input."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from symloss import RobustClassifier
 from symloss.fit.choice import Judged, leaders
 from symloss.fit.held_out import Trainer, network_predictions
 from symloss.fit.learners import Candidate
-from symloss.fit.networks import PERCEPTRON, NetworkModel, chosen_model
+from symloss.fit.networks import NetworkModel, chosen_model
 from symloss.fit.search import PLANS, network_plan
+from symloss.fit.stacks import PERCEPTRON
 from symloss.fit.storage import load_predictor, save_predictor
 from symloss.fit.training_data import TrainingData, folds
 from symloss.noise import corrupt
@@ -230,14 +232,14 @@ def test_lists_of_images(tiny_fit):
         tiny_fit.predict(np.zeros((2, 1, 12, 13)))
 
 
-@in_turn("model", ["cnn4:width=0.1", "auto"])
-def test_it_is_saved(tmp_path, tiny_fit, model):
+@in_turn("model, learners", [("cnn4:width=0.1", ["network"]), ("auto", ["network", "linear", "closed-form"])])
+def test_it_is_saved(tmp_path, tiny_fit, model, learners):
     """Networks by their name, and the stacked ones, which see small images as rows. No file names code."""
     with pytest.raises(ValueError, match="a model that is saved must be one of symloss or timm; got 'tiny'"):
         save_predictor(tiny_fit.predictor_, tmp_path)
     assert not any(tmp_path.iterdir())
     images = IMAGES[:, :, :8, :8]
-    fitted = networks(model, learners=["network", "closed-form"]).fit(images, LABELS)
+    fitted = networks(model, learners=learners).fit(images, LABELS)
     assert any(member.networks for member in fitted.predictor_.members)
     rows = images.reshape(90, -1)
     description = save_predictor(fitted.predictor_, tmp_path)
@@ -267,10 +269,20 @@ def test_networks_that_are_trained_alone_lead_without_those_far_behind():
     found = [judged_at(0.43, "cnn4"), judged_at(0.4275, "cnn8"), judged_at(0.425, None, "svc")]
     found.append(judged_at(0.3, None, "k-nn"))
     assert leaders(found) == found[:3]
-    near = [judged_at(0.43 - 0.01 * k, None, "svc") for k in range(6)]
+    near = [judged_at(0.43 - 0.01 * k, None, learner) for k, learner in enumerate(("svc", "k-nn", "lda") * 2)]
     assert leaders(near) == near[:5]
     assert leaders(found, 1) == [found[0], found[2]]
     assert leaders(found, 2) == found[:3]
+
+
+def test_no_more_than_two_of_a_kind_lead_and_none_that_predicts_one_class():
+    """Networks with another loss are of another kind."""
+    alike = [judged_at(0.43 - 0.001 * k, None, "svc") for k in range(4)]
+    others = [judged_at(0.42, None, "forest"), judged_at(0.419)]
+    assert leaders([*alike, *others]) == [*alike[:2], *others]
+    blind = replace(judged_at(0.9, None, "lda"), nearly_constant=True)
+    assert leaders([blind, *others]) == others
+    assert leaders([blind]) == [blind]
 
 
 def test_processes_come_to_the_same_networks():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 
+from symloss.fit.early_learning import is_early_learning
 from symloss.fit.learners import SIMPLICITY, Candidate
 from symloss.fit.training_data import (
     Floats,
@@ -29,6 +30,12 @@ FAR_BEHIND = (3.0, 0.1)
 """Candidates this many paired standard errors, and this share of its accuracy, behind the best are not averaged."""
 FEWEST_OF_TRUSTED = 3
 """The fewest if noise is rare: then the best are known well, and others only dilute them."""
+OF_A_KIND = 2
+"""The most leaders of one kind. More make the same mistakes, and take them for certain."""
+CONSTANT = 0.1
+"""A candidate leads only if it predicts the classes that are not its most frequent one more often than this, as a share
+of how often labels name them. Where classes overlap, to predict the majority is often the best guess, and says nothing.
+"""
 BY_CHANCE = 0.05
 """The probability of claiming that something was learnt from features that say nothing about the labels."""
 WINDOW = 2
@@ -44,6 +51,7 @@ class Judged:
     score: float  # its accuracy on the noisy labels, smoothed over epochs
     right: Floats  # (n,), what each row contributes to the accuracy
     predictions: Probabilities  # (n, C)
+    nearly_constant: bool = False  # whether it predicts one class for nearly all rows
 
     @property
     def error(self) -> float:
@@ -58,7 +66,14 @@ class Judged:
 def judged(candidate: Candidate, predictions: Probabilities, data: TrainingData, rows: Rows) -> Judged:
     """Return a candidate without epochs."""
     right = data.correct(predictions, rows)
-    return Judged(candidate, None, float(right.mean()), right, predictions)
+    return Judged(candidate, None, float(right.mean()), right, predictions, nearly_constant(predictions, data, rows))
+
+
+def nearly_constant(predictions: Probabilities, data: TrainingData, rows: Rows) -> bool:
+    """Return whether predictions (n, C) leave to all classes but one a tenth of the rows that their labels have."""
+    others = 1 - np.bincount(data.given[rows]).max() / len(rows)
+    predicted = 1 - np.bincount(predictions.argmax(1)).max() / len(rows)
+    return bool(predicted <= CONSTANT * others)
 
 
 class Epochs:
@@ -90,7 +105,13 @@ class Epochs:
         score = float(np.mean(self.accuracy[max(0, epoch - WINDOW) : epoch + WINDOW + 1]))
         if self.best is None or score > self.best.score:
             right = self.data.correct(predictions, self.rows)
-            self.best = Judged(self.candidate, epoch + 1, score, right, predictions)
+            constant = nearly_constant(predictions, self.data, self.rows)
+            self.best = Judged(self.candidate, epoch + 1, score, right, predictions, constant)
+
+
+def is_symmetric(loss: str) -> bool:
+    """Return whether a spec names a symmetric loss."""
+    return not is_early_learning(loss) and create_loss(loss).loss.symmetric
 
 
 def ranked(found: Sequence[Judged]) -> list[Judged]:
@@ -106,28 +127,39 @@ def cannot_be_told_from(best: Judged, other: Judged, errors: float = 1.0) -> boo
 
 def winner(found: Sequence[Judged]) -> Judged:
     """Return the best candidate; among those level with it the simplest learner, and the symmetric loss."""
-    best, *others = ranked(found)
+    best, *others = ranked(telling(found))
     level = [best, *(one for one in others if cannot_be_told_from(best, one))]
 
     def key(one: Judged) -> tuple[int, bool, float]:
         loss = one.candidate.loss
-        return SIMPLICITY[one.candidate.learner], loss is None or not create_loss(loss).loss.symmetric, -one.score
+        return SIMPLICITY[one.candidate.learner], loss is None or not is_symmetric(loss), -one.score
 
     return min(level, key=key)
+
+
+def telling(found: Sequence[Judged]) -> list[Judged]:
+    """Return the candidates that do not predict one class for nearly all rows; all if there are no such."""
+    return [one for one in found if not one.nearly_constant] or list(found)
 
 
 def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Judged]:
     """Return the candidates to average: the five best, and up to five more within two paired standard errors.
 
     If the best contradicts hardly any label: the three best, and more within one paired standard error. None of them is
-    far behind.
+    far behind, and no more than two are of a kind.
 
     Args:
         found: all candidates.
         most_single: how many of the networks that are trained one by one may be among them, if they are tried. Then
             those within two standard errors alone are taken: on photos, rows of pixels are 13 points behind.
     """
-    best, *others = ranked(found)
+    by_kind = Counter[Hashable]()
+    thinned = []
+    for one in ranked(telling(found)):
+        by_kind[one.candidate.kind] += 1
+        if by_kind[one.candidate.kind] <= OF_A_KIND:
+            thinned.append(one)
+    best, *others = thinned
     fewest, errors = (FEWEST_OF_TRUSTED, 1.0) if best.score > 1 - RARE else (FEWEST, 2.0)
     fewest = fewest if most_single is None else 1
     level = [
@@ -138,7 +170,7 @@ def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Jud
     chosen = [best, *level][:MOST]
     if most_single is None:
         return chosen
-    surplus = [one for one in chosen if one.candidate.model is not None][most_single:]
+    surplus = [one for one in chosen if one.candidate.learner == "network"][most_single:]
     return [one for one in chosen if one not in surplus]
 
 

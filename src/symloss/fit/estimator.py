@@ -27,16 +27,16 @@ from symloss import checks
 from symloss.data.table_encoder import TableEncoder
 from symloss.fit.audit.models import NOTHING_LEARNT, audit_fit
 from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
-from symloss.fit.correction import Explanation, Round, first_round, label_scores, last_round, noise_explains_better
-from symloss.fit.ensemble import Leaders, ensemble, log
+from symloss.fit.correction import Explanation, Round, first_round, label_scores, last_round
+from symloss.fit.ensemble import Leaders, ensemble
 from symloss.fit.held_out import Trainer
 from symloss.fit.learners import KINDS, Candidate, check_kinds
 from symloss.fit.networks import Factory, chosen_model, one_thread
+from symloss.fit.noise_rate import rate_range
 from symloss.fit.search import LOSSES, Memory, Search, network_plan, run, within_budget
 from symloss.fit.training_data import Rows, Split, TrainingData, folds, number_of_folds, rows_held_out
 from symloss.fitting import all_or_nothing
 from symloss.losses.spec import create_loss
-from symloss.noise.calibration import noise_rate_interval
 from symloss.training.progress import progress_of_fit
 
 FLOATS = [np.float64, np.float32]
@@ -172,7 +172,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.predictor_ = ensemble(corrected, alone, 1.0, refit=True)
         else:
             refit = self.plan_ is not None and self.plan_.refit
-            self.predictor_ = ensemble(corrected, last.leaders, last.explanation.temperature, refit=refit)
+            # What explains noisy labels best may be far too certain of new rows.
+            self.predictor_ = ensemble(corrected, last.leaders, max(last.explanation.temperature, 1.0), refit=refit)
             # The budget may leave fewer than the leaders, and some cannot be fitted to all rows.
             fitted = [member.candidate for member in self.predictor_.members]
             used = tuple(one for one in used if one.candidate in fitted)
@@ -182,11 +183,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         networks = [one.candidate for one in found if one.candidate.learner == "network"]
         self.label_scores_ = label_scores(last.explanation, networks, trainer)
         self._keep_labels(last.explanation, noisy)
-        averaged = [one.predictions for one in last.leaders.members]
-        rows = rows_held_out(self.folds_)[: len(averaged[0])]
-        self.classes_apart_ = last.explanation.certain and noise_explains_better(
-            log(np.stack(averaged).mean(0, dtype=np.float64)), noisy[rows]
-        )
+        self.classes_apart_ = last.apart
         self.trained_labels_ = last.labels
         self._keep_candidates(found, failures, best, used)
         return self
@@ -284,7 +281,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.suggested_labels_ = self.classes_[posterior.argmax(1)]
             self.noise_rate_ = float(np.mean(1 - self.label_scores_))
             self.n_wrong_ = round(self.noise_rate_ * len(noisy))
-            low, high = noise_rate_interval(explanation.calibration, scores, torch.from_numpy(noisy))
+            low, high = rate_range(explanation.scores, noisy)
             self.noise_rate_interval_ = (min(low, self.noise_rate_), max(high, self.noise_rate_))
         else:
             self.suggested_labels_ = self.given_labels_

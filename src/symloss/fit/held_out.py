@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,8 @@ from scipy import special  # type: ignore[import-untyped]
 from symloss import checks
 from symloss.fit.choice import Judged
 from symloss.fit.learners import CLASSICAL, Candidate
-from symloss.fit.networks import NetworkMember, NetworkModel, Networks, NetworkSchedule
+from symloss.fit.networks import LEARNING_RATE, NetworkModel, Networks, NetworkSchedule
+from symloss.fit.stacks import STEP, LinearLayers, NetworkMember, Perceptrons, Stack
 from symloss.fit.training_data import Floats, Probabilities, Rows, Split, TrainingData
 from symloss.training.margins import MarginSums
 from symloss.training.progress import ProgressLines
@@ -43,6 +44,7 @@ class Trainer:
     seed: int  # everything random derives from it
     jobs: int | None = None  # worker processes that share learners, and networks that are trained one by one
     progress: ProgressLines = field(default_factory=lambda: ProgressLines(verbose=False))  # is told what is trained
+    device: str = "cpu"  # where networks are trained
 
     def with_labels(self, labels: Rows) -> Trainer:
         """Return the same with other labels to train on: (N,), or (splits, N) if each split has its own."""
@@ -61,7 +63,7 @@ class Trainer:
         return iter(joblib.Parallel(n_jobs=self.jobs, return_as="generator" if one_by_one else "list")(work))
 
     def networks(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> Networks:
-        """Return networks for all candidates, of one model and scaling, and all splits, candidate by candidate."""
+        """Return networks for all candidates, of one architecture, and all splits, candidate by candidate."""
         data, first = self.data, candidates[0]
         members = [
             NetworkMember(str(candidate.loss), candidate["decay"], torch.from_numpy(split.train), fold)
@@ -71,12 +73,16 @@ class Trainer:
         schedule = NetworkSchedule.of(min(len(split.train) for split in splits))
         if "epochs" in dict(first.settings):
             schedule = replace(schedule, epochs=int(first["epochs"]))
-        model = None
-        if first.model is not None:
+        model: NetworkModel | type[Stack] = Perceptrons
+        if first.learner == "linear":
+            model = LinearLayers
+            schedule = replace(schedule, rate=min(LEARNING_RATE, STEP / data.features.shape[1]))
+        elif first.model is not None:
             model = NetworkModel(first.model, data.input_shape, data.num_classes)
             schedule = replace(schedule, rate=model.learning_rate)
+        shape = data.input_shape if isinstance(model, NetworkModel) else (-1,)
         return Networks(
-            torch.from_numpy(data.scaled(first.scaling)).reshape(len(data), *(data.input_shape if model else (-1,))),
+            torch.from_numpy(data.scaled(first.scaling)).reshape(len(data), *shape),
             torch.from_numpy(data.labels),
             torch.ones(len(data)) if data.weights is None else torch.tensor(data.weights).float(),
             data.num_classes,
@@ -85,6 +91,7 @@ class Trainer:
             self.seed,
             model,
             self.jobs,
+            self.device,
         )
 
     def learn(self, members: Sequence[Judged], splits: Sequence[Split]) -> tuple[list[Probabilities], Modules]:
@@ -104,10 +111,22 @@ class Trainer:
             predictions[k] = one
             self.progress.step("fitting the leaders again", len(predictions), len(classical))
         trained: Modules = {}
-        left = [k for k, one in enumerate(members) if one.epoch is not None]
-        left.sort(key=lambda k: str(members[k].candidate.loss))
-        networks = self.networks([members[k].candidate for k in left], splits) if left else None
-        while networks is not None and left:
+        by_architecture: dict[Hashable, list[int]] = {}
+        for k, one in enumerate(members):
+            if one.epoch is not None:
+                by_architecture.setdefault(one.candidate.architecture, []).append(k)
+        for places in by_architecture.values():
+            for k, found, modules in self._learn_together(members, places, splits):
+                predictions[k], trained[k] = found, modules
+        return [predictions[k] for k in range(len(members))], trained
+
+    def _learn_together(
+        self, members: Sequence[Judged], places: Sequence[int], splits: Sequence[Split]
+    ) -> Iterator[tuple[int, Probabilities, list[torch.nn.Module]]]:
+        """Train the networks at these places, of one architecture; yield each as soon as it has had its epochs."""
+        left = sorted(places, key=lambda k: str(members[k].candidate.loss))
+        networks = self.networks([members[k].candidate for k in left], splits)
+        while left:
             networks.train_epoch()
             last = max(members[k].epoch or 0 for k in left)
             self.progress.step("training the leaders' networks, epoch", networks.epoch, last)
@@ -115,14 +134,13 @@ class Trainer:
                 continue
             kept: list[int] = []
             for place, (k, found) in enumerate(zip(left, network_predictions(networks, splits), strict=True)):
-                places = range(place * len(splits), (place + 1) * len(splits))
+                own = range(place * len(splits), (place + 1) * len(splits))
                 if members[k].epoch == networks.epoch:
-                    predictions[k], trained[k] = found, [networks.module(each) for each in places]
+                    yield k, found, [networks.module(each) for each in own]
                 else:
-                    kept += places
-            left = [k for k in left if k not in trained]
+                    kept += own
+            left = [k for k in left if members[k].epoch != networks.epoch]
             networks.keep(kept)
-        return [predictions[k] for k in range(len(members))], trained
 
     def fitted(self, candidate: Candidate) -> Any:
         """Return a candidate other than a network, fitted to all rows."""
@@ -146,7 +164,7 @@ def fitted(candidate: Candidate, data: TrainingData, labels: Rows, rows: Rows, s
         estimator.n_neighbors = min(estimator.n_neighbors, len(rows))
     rows = data.counted(rows)
     options = {}
-    if data.weights is not None and candidate.learner != "k-nn":
+    if data.weights is not None and learner.weighted:
         options["sample_weight"] = data.weights[rows]
     with warnings.catch_warnings():
         # Few rows for many classes: there would be a warning for each of a hundred learners.

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product, zip_longest
 from typing import Any
 
 from symloss import checks
@@ -38,10 +38,10 @@ class Candidate:
     'svc C=1 gamma=0.5 (standard)'
     """
 
-    learner: str  # the name of the learner: "network", or one of :data:`symloss.fit.learners.CLASSICAL`
+    learner: str  # "network", "linear", or one of :data:`symloss.fit.learners.CLASSICAL`
     settings: tuple[tuple[str, float], ...] = ()  # names and values, in the order in which they are shown
     scaling: str = "raw"  # "raw" for one factor for all features, "standard" for mean 0 and variance 1 of each
-    loss: str | None = None  # the loss of a network; None for other learners
+    loss: str | None = None  # the loss of a network or of a linear layer; None for other learners
     # a name for :func:`symloss.training.models.create_model`, or a factory; None for the networks that are trained
     # stacked, and for other learners
     model: str | Factory | None = None
@@ -60,8 +60,22 @@ class Candidate:
             return self.model
         return str(getattr(self.model, "__name__", type(self.model).__name__))
 
+    @property
+    def architecture(self) -> Hashable:
+        """What networks must have in common to be trained together."""
+        return self.learner, self.model, self.scaling, self.get("epochs")
+
+    @property
+    def kind(self) -> Hashable:
+        """What candidates have in common that make the same mistakes."""
+        return self.learner, self.loss
+
     def __getitem__(self, setting: str) -> float:
         return dict(self.settings)[setting]
+
+    def get(self, setting: str, default: float | None = None) -> float | None:
+        """Return a setting, or the default if the candidate has none of this name."""
+        return dict(self.settings).get(setting, default)
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,7 @@ class Learner:
     options: Callable[[Candidate, float, int], dict[str, Any]]
     scalings: tuple[str, ...] = ("raw", "standard")  # how features may be scaled
     sparse: bool = True  # whether it takes sparse matrices
+    weighted: bool = True  # whether it takes weights of rows
     needs: str | None = None  # an optional package. Such a learner is tried only if the user names it
     types: tuple[str, ...] = ()  # what a saved one may hold besides the types that skops trusts by default
 
@@ -84,7 +99,7 @@ class Learner:
         if shape.sparse and not self.sparse:
             return
         scalings = self.scalings[:1] if shape.sparse and "raw" in self.scalings else self.scalings
-        for scaling, settings in product(scalings, self.grid):
+        for settings, scaling in product(self.grid, scalings):
             if all(value < shape.rows / 4 for key, value in settings if key in ("neighbours", "leaf")) or not settings:
                 yield Candidate(name, settings, "raw" if shape.sparse else scaling)
 
@@ -132,6 +147,12 @@ def _trees_of(package: str, estimator: str, silent: int, types: tuple[str, ...])
     )
 
 
+def _tried_features(candidate: Candidate, shape: Shape) -> float:
+    """Return how many features a forest tries at each node."""
+    share = candidate.get("share")
+    return math.sqrt(shape.features) if share is None else share * shape.features
+
+
 # In the order of simplicity: where two learners cannot be told apart, the first is taken.
 CLASSICAL = {
     "unhinged": Learner(
@@ -145,10 +166,20 @@ CLASSICAL = {
     "logistic": Learner(
         "logistic",
         ("sklearn.linear_model", "LogisticRegression"),
-        _values("C", 0.01, 0.1, 1.0),
+        _values("C", 0.01, 0.001, 0.1, 3e-4, 1.0),
         lambda c, s: 5e-3 + 2e-7 * s.rows * s.features * s.num_classes,
         lambda c, width, seed: {"C": c["C"], "max_iter": 300},
         scalings=("standard",),
+    ),
+    "lda": Learner(
+        "lda",
+        ("sklearn.discriminant_analysis", "LinearDiscriminantAnalysis"),
+        ((),),
+        lambda c, s: 5e-3 + 4e-9 * s.rows * s.features * (s.features + 10) + 2e-10 * s.features**3,
+        lambda c, width, seed: {"solver": "lsqr", "shrinkage": "auto"},
+        scalings=("standard",),
+        sparse=False,
+        weighted=False,
     ),
     "kernel-unhinged": Learner(
         "closed-form",
@@ -165,6 +196,7 @@ CLASSICAL = {
         _values("neighbours", 5, 15, 30, 60),
         lambda c, s: 2e-3 + 2e-9 * s.rows**2 * (s.features / 8 + 4),
         lambda c, width, seed: {"n_neighbors": int(c["neighbours"]), "weights": "distance"},
+        weighted=False,
         types=("sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"),
     ),
     "svc": Learner(
@@ -182,18 +214,34 @@ CLASSICAL = {
     "forest": Learner(
         "forest",
         ("sklearn.ensemble", "RandomForestClassifier"),
-        _values("leaf", 5, 10, 1),
-        lambda c, s: 0.05 + 1.2e-6 * s.rows * math.log2(s.rows + 1) * math.sqrt(s.features),
-        lambda c, width, seed: {"n_estimators": TREES, "min_samples_leaf": int(c["leaf"]), "random_state": seed},
+        (
+            (("leaf", 5),),
+            (("leaf", 5), ("share", 0.6)),
+            (("leaf", 10),),
+            (("leaf", 10), ("share", 0.6)),
+            (("leaf", 1),),
+        ),
+        lambda c, s: 0.05 + 1.2e-6 * s.rows * math.log2(s.rows + 1) * _tried_features(c, s),
+        lambda c, width, seed: {
+            "n_estimators": TREES,
+            "min_samples_leaf": int(c["leaf"]),
+            "max_features": c.get("share", "sqrt"),
+            "random_state": seed,
+        },
         scalings=("raw",),
         types=("sklearn.tree._tree.Tree",),
     ),
     "boosting": Learner(
         "boosting",
         ("sklearn.ensemble", "HistGradientBoostingClassifier"),
-        _values("rate", 0.05, 0.1),
+        ((("rate", 0.1), ("depth", 3)), (("rate", 0.05),), (("rate", 0.1),)),
         lambda c, s: 0.1 + 100 * s.num_classes * (1e-3 + 2e-8 * s.rows * s.features),
-        lambda c, width, seed: {"learning_rate": c["rate"], "l2_regularization": 1.0, "random_state": seed},
+        lambda c, width, seed: {
+            "learning_rate": c["rate"],
+            "max_depth": None if c.get("depth") is None else int(c["depth"]),
+            "l2_regularization": 1.0,
+            "random_state": seed,
+        },
         scalings=("raw",),
         sparse=False,
         types=("sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",),
@@ -209,15 +257,15 @@ CLASSICAL = {
     ),
 }
 
-KINDS = ("network", *dict.fromkeys(learner.kind for learner in CLASSICAL.values() if learner.needs is None))
+KINDS = ("network", "linear", *dict.fromkeys(learner.kind for learner in CLASSICAL.values() if learner.needs is None))
 """What is tried if the user does not choose."""
 OFFERED = (*KINDS, *(learner.kind for learner in CLASSICAL.values() if learner.needs is not None))
 """What the user can choose from."""
 
-SIMPLICITY = {name: place for place, name in enumerate((*CLASSICAL, "network"))}
+SIMPLICITY = {name: place for place, name in enumerate(("unhinged", "linear", *list(CLASSICAL)[1:], "network"))}
 
-_FIRST = ("unhinged", "kernel-unhinged", "k-nn", "svc", "forest", "logistic", "boosting", "xgboost", "lightgbm")
-"""The order in which they are tried, so that a small budget is well spent."""
+_FIRST = ("unhinged", "logistic", "lda", "kernel-unhinged", "k-nn", "svc", "forest", "boosting", "xgboost", "lightgbm")
+"""The order in which they are tried, each with its first settings before any with its second ones."""
 
 
 def check_kinds(kinds: tuple[str, ...]) -> None:
@@ -232,7 +280,7 @@ def check_kinds(kinds: tuple[str, ...]) -> None:
 
 
 def candidates(shape: Shape, kinds: tuple[str, ...]) -> Iterator[Candidate]:
-    """Return all candidates other than networks, the most promising first."""
-    for name in _FIRST:
-        if CLASSICAL[name].kind in kinds:
-            yield from CLASSICAL[name].candidates(name, shape)
+    """Return all candidates other than networks and linear layers, the most promising first."""
+    wanted = [name for name in _FIRST if CLASSICAL[name].kind in kinds]
+    in_turn = zip_longest(*(CLASSICAL[name].candidates(name, shape) for name in wanted))
+    return (one for one in chain.from_iterable(in_turn) if one is not None)

@@ -1,8 +1,7 @@
-"""The networks that ``fit`` trains: perceptrons as one stack, and networks of any kind one after the other.
+"""The networks that ``fit`` trains: small ones stacked, and networks of any kind one after the other.
 
-A perceptron with one hidden layer on a small table is so small that a step costs mostly the calls. One step of sixty
-stacked perceptrons costs little more than a step of one. Other networks cannot be stacked, because their inside is
-unknown. Both kinds are trained by the same loop.
+Others than perceptrons and linear layers cannot be stacked, because their inside is unknown. Both kinds are trained by
+the same loop.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils.flop_counter import FlopCounterMode
 
 from symloss import checks
+from symloss.fit.early_learning import EarlyLearning, is_early_learning
+from symloss.fit.stacks import FORGET, NetworkMember, Perceptrons, Stack
 from symloss.losses.spec import create_loss
 from symloss.training.margins import MarginSums, margins
 from symloss.training.models import create_model, has_pretrained_weights, require_scores_of_two, seeded
@@ -29,19 +30,11 @@ from symloss.training.models import create_model, has_pretrained_weights, requir
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """Builds a network from the shape of one input and the number of classes."""
 
-HIDDEN = 256
-PERCEPTRON = f"mlp:hidden={HIDDEN}"
 SMALL_CNN = "cnn4:width=0.5"
 SMALLEST_SIDE = 12
 """Images with fewer pixels a side are flattened. On digits other learners than networks lead."""
 LEARNING_RATE, PRETRAINED_RATE = 3e-3, 3e-4
 """Large steps would destroy pretrained weights."""
-FORGET = (0.9, 0.99)
-"""How much of the running means of Adam stays with each step."""
-KEPT_STATISTICS = 0.9
-"""How much of the running means of batch normalisation stays with each step."""
-EPS = 1e-5
-"""Added to variances by batch normalisation, as torch does."""
 NUMBERS = 2**22
 """The most numbers of the input that are in memory at a time when networks predict."""
 LARGE = 10**10
@@ -162,101 +155,10 @@ class NetworkSchedule:
         return [self.rate * 0.5 * (1 + math.cos(math.pi * share)) for share in shares]
 
 
-@dataclass(frozen=True)
-class NetworkMember:
-    """One of the networks that are trained together."""
-
-    loss: str  # the spec of its loss
-    weight_decay: float  # decoupled, as in AdamW
-    rows: Tensor  # (n,), the rows it is trained on
-    fold: int  # the number of its split. Networks of one split start from the same weights and see the same batches
-
-
-class _Stack:
-    """Perceptrons with one hidden layer and batch normalisation, in one batched product each step.
-
-    Members with the same loss are next to each other.
-    """
-
-    def __init__(self, members: Sequence[NetworkMember], features: int, num_classes: int, seed: int):
-        self.members, self.step = list(members), 0
-        self.decay = torch.tensor([member.weight_decay for member in members]).view(-1, 1, 1)
-        self.parameters = self._initial_parameters(features, num_classes, seed)
-        self.first = [torch.zeros_like(p) for p in self.parameters]
-        self.second = [torch.zeros_like(p) for p in self.parameters]
-        self.mean = torch.zeros(len(members), 1, HIDDEN)
-        self.variance = torch.ones(len(members), 1, HIDDEN)
-
-    def _initial_parameters(self, features: int, num_classes: int, seed: int) -> list[Tensor]:
-        """Return weights and biases of the hidden layer, factor and shift of the normalisation, then the last layer."""
-        by_fold: dict[int, list[Tensor]] = {}
-        for fold in sorted({member.fold for member in self.members}):
-            generator = torch.Generator().manual_seed(1000 * seed + fold)
-            sizes = [(features, HIDDEN), (HIDDEN, num_classes)]
-            by_fold[fold] = [math.sqrt(2 / a) * torch.randn(a, b, generator=generator) for a, b in sizes]
-        first, last = (torch.stack([by_fold[member.fold][k] for member in self.members]) for k in (0, 1))
-        count = len(self.members)
-        hidden = [first, torch.zeros(count, 1, HIDDEN), torch.ones(count, 1, HIDDEN), torch.zeros(count, 1, HIDDEN)]
-        return [p.requires_grad_() for p in (*hidden, last, torch.zeros(count, 1, num_classes))]
-
-    def forward(self, features: Tensor, train: bool = True) -> Tensor:
-        """Return the scores (M, n, C) of features (M, n, d)."""
-        weight, bias, factor, shift, last_weight, last_bias = self.parameters
-        hidden = torch.baddbmm(bias, features, weight)
-        if train:
-            variance, mean = torch.var_mean(hidden, 1, correction=0, keepdim=True)
-            self.mean.lerp_(mean.detach(), 1 - KEPT_STATISTICS)
-            self.variance.lerp_(variance.detach(), 1 - KEPT_STATISTICS)
-        else:
-            mean, variance = self.mean, self.variance
-        scale = factor * (variance + EPS).rsqrt()
-        return torch.baddbmm(last_bias, (hidden * scale + (shift - mean * scale)).relu(), last_weight)
-
-    def descend(self, loss: Tensor, rate: float) -> None:
-        """Take one step of Adam, with weight decay for the matrices. Each network has a weight decay of its own."""
-        gradients = torch.autograd.grad(loss, self.parameters)
-        self.step += 1
-        first_scale, second_scale = (1 - forget**self.step for forget in FORGET)
-        with torch.no_grad():
-            for p, g, first, second in zip(self.parameters, gradients, self.first, self.second, strict=True):
-                first.lerp_(g, 1 - FORGET[0])
-                second.mul_(FORGET[1]).addcmul_(g, g, value=1 - FORGET[1])
-                if p.shape[1] > 1:
-                    p.mul_(1 - rate * self.decay)
-                p.addcdiv_(first, (second / second_scale).sqrt_().add_(1e-8), value=-rate / first_scale)
-
-    def scores(self, features: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Return the scores (n, C) of each network at its own rows, in blocks that take little memory."""
-        longest = max(len(r) for r in rows)
-        padded = torch.stack([torch.cat([r, r.new_zeros(longest - len(r))]) for r in rows])
-        block = max(1, 20_000_000 // (len(rows) * (features.shape[1] + HIDDEN)))
-        parts = [self.forward(features[part], train=False) for part in torch.split(padded, block, 1)]
-        return [score[: len(r)] for score, r in zip(torch.cat(parts, 1), rows, strict=True)]
-
-    def keep(self, kept: Sequence[int]) -> _Stack:
-        """Return the same with some of the networks only."""
-        index = torch.tensor(kept)
-        self.members = [self.members[k] for k in kept]
-        self.parameters = [p.detach()[index].requires_grad_() for p in self.parameters]
-        self.first, self.second = ([state[index] for state in states] for states in (self.first, self.second))
-        self.decay, self.mean, self.variance = self.decay[index], self.mean[index], self.variance[index]
-        return self
-
-    @torch.no_grad()
-    def module(self, k: int) -> nn.Module:
-        """Return the k-th network as a plain module for features (n, d)."""
-        weight, bias, factor, shift, last_weight, last_bias = (p[k] for p in self.parameters)
-        module = create_model(PERCEPTRON, input_shape=weight.shape[:1], num_classes=last_weight.shape[1], seed=0)
-        names = {"1.weight": weight.T, "1.bias": bias, "2.weight": factor, "2.bias": shift}
-        names |= {"2.running_mean": self.mean[k], "2.running_var": self.variance[k]}
-        names |= {"4.weight": last_weight.T, "4.bias": last_bias}
-        state = module.state_dict()
-        module.load_state_dict(state | {name: value.reshape(state[name].shape) for name, value in names.items()})
-        return module.eval()
-
-
 class _Single:
     """One network that a factory builds. It has the methods of a stack of one."""
+
+    history = None
 
     def __init__(self, member: NetworkMember, net: nn.Module, rate: float):
         self.members, self.net = [member], net
@@ -267,9 +169,9 @@ class _Single:
         ]
         self.optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=rate, betas=FORGET)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """Return the scores (1, n, C) of features (1, n, *input_shape)."""
-        scores: Tensor = self.net.train()(features[0])
+    def forward(self, features: Tensor, rows: Tensor) -> Tensor:
+        """Return the scores (1, n, C) at some rows (1, n) of the inputs (N, *input_shape)."""
+        scores: Tensor = self.net.train()(features[rows[0]])
         return scores[None]
 
     def descend(self, loss: Tensor, rate: float) -> None:
@@ -291,7 +193,7 @@ class _Single:
         return self
 
 
-_Group = _Stack | _Single
+_Group = Stack | _Single
 
 
 class Networks:
@@ -305,8 +207,9 @@ class Networks:
         members: the networks, those with the same loss next to each other.
         schedule: how long they are trained.
         seed: of initial weights and shuffling.
-        model: builds the networks, which are trained one by one; None for stacked perceptrons.
+        model: builds networks that are trained one by one; or the kind of stack.
         jobs: worker processes that share networks whose steps are too small to be shared by threads.
+        device: where they are trained.
 
     Attributes:
         margins: of the rows that each network was trained on; None unless set before the first epoch.
@@ -321,18 +224,20 @@ class Networks:
         members: Sequence[NetworkMember],
         schedule: NetworkSchedule,
         seed: int,
-        model: NetworkModel | None = None,
+        model: NetworkModel | type[Stack] = Perceptrons,
         jobs: int | None = None,
+        device: str = "cpu",
     ):
-        self.features, self.labels, self.weights = features, labels, weights
-        self.schedule, self.seed, self.model, self.jobs = schedule, seed, model, jobs
-        self.criteria = {m.loss: create_loss(m.loss, scale="ce", reduction="none") for m in members}
+        self.features, self.labels, self.weights = (part.to(device) for part in (features, labels, weights))
+        self.schedule, self.seed, self.jobs, self.device = schedule, seed, jobs, device
+        self.model = model if isinstance(model, NetworkModel) else None
+        self.criteria = {m.loss: _criterion(m.loss) for m in members}
         self.epoch = 0
         self.margins: MarginSums | None = None
         self.groups: list[_Group] = (
-            [_Stack(members, features.shape[1], num_classes, seed)]
-            if model is None
-            else [_Single(member, model.build(1000 * seed + member.fold), schedule.rate) for member in members]
+            [_Single(member, model.build(1000 * seed + member.fold).to(device), schedule.rate) for member in members]
+            if isinstance(model, NetworkModel)
+            else [model(members, features.shape[1], num_classes, len(features), seed).to(device)]
         )
 
     @property
@@ -348,7 +253,8 @@ class Networks:
         work = self._multiply_adds(self.schedule.batch)
         lessons = (self._lesson(group, count, steps) for group in self.groups)
         parts = zip(self.groups, lessons, strict=True)
-        if self.model is not None and len(self.groups) > 1 and self.jobs not in (None, 1) and work < LARGE:
+        alone = self.model is not None and len(self.groups) > 1 and self.device == "cpu"
+        if alone and self.jobs not in (None, 1) and work < LARGE:
             # Another joblib backend, such as Ray's, can be set from outside. Each process gets a copy of its rows.
             calls = (joblib.delayed(_train_alone)(group, lesson.compact()) for group, lesson in parts)
             trained = list(joblib.Parallel(n_jobs=self.jobs)(calls))
@@ -359,7 +265,7 @@ class Networks:
         if self.margins is not None:
             found = torch.cat([torch.cat(steps, 2) for _, steps in trained], 1)
             for member, own in zip(self.members, found.unbind(1), strict=True):
-                self.margins.add(self._order(member, count), own)
+                self.margins.add(self._order(member, count), own.cpu())
         self.epoch += 1
 
     def _multiply_adds(self, rows: int) -> int:
@@ -378,14 +284,14 @@ class Networks:
         """Return what a group of networks learns from in this epoch."""
         folds = {member.fold: member for member in group.members}
         by_fold = {fold: self._order(member, count) for fold, member in folds.items()}
-        order = torch.stack([by_fold[member.fold] for member in group.members])
+        order = torch.stack([by_fold[member.fold] for member in group.members]).to(self.device)
         losses = groupby(member.loss for member in group.members)
         return _Lesson(
             self.features,
             self.labels,
             self.weights,
             order,
-            torch.tensor([[member.fold] for member in group.members]),
+            torch.tensor([[member.fold] for member in group.members], device=self.device),
             [(self.criteria[loss], len(list(same))) for loss, same in losses],
             self.schedule.rates(self.epoch, steps),
             self._seed(group.members[0]),
@@ -395,11 +301,11 @@ class Networks:
     @torch.no_grad()
     def scores(self, rows: Sequence[Tensor]) -> list[Tensor]:
         """Return the scores (n, C) of each network at its own rows."""
-        left = iter(rows)
+        left = iter([some.to(self.device) for some in rows])
         wanted = [[next(left) for _ in group.members] for group in self.groups]
         parts = zip(self.groups, wanted, strict=True)
         with threads_for(self._multiply_adds(rows_at_a_time(tuple(self.features.shape[1:])))):
-            return [scores for group, some in parts for scores in group.scores(self.features, some)]
+            return [scores.cpu() for group, some in parts for scores in group.scores(self.features, some)]
 
     def keep(self, kept: Sequence[int]) -> None:
         """Go on with some of the networks only."""
@@ -411,12 +317,20 @@ class Networks:
     def module(self, k: int) -> nn.Module:
         """Return a copy of the k-th network as it is now, as a plain module for inputs (n, *input_shape)."""
         group = self.groups[k if self.model is not None else 0]
-        if isinstance(group, _Stack):
+        if isinstance(group, Stack):
             return group.module(k)
         assert self.model is not None
         copy = self.model.build(0)
-        copy.load_state_dict(group.net.state_dict())
+        copy.load_state_dict(group.net.state_dict())  # on the CPU, wherever it was trained
         return copy.eval().requires_grad_(False)
+
+
+Criterion = nn.Module | EarlyLearning
+
+
+def _criterion(loss: str) -> Criterion:
+    """Return what a spec names, with a value for each example."""
+    return EarlyLearning.of(loss) if is_early_learning(loss) else create_loss(loss, scale="ce", reduction="none")
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,7 +342,7 @@ class _Lesson:
     weights: Tensor  # of all rows, as in :class:`Networks`
     order: Tensor  # (M, n), the rows that each network sees, in their order
     folds: Tensor  # (M, 1), the number of each network's split
-    criteria: list[tuple[nn.Module, int]]  # the losses, each with the number of neighbouring networks that have it
+    criteria: list[tuple[Criterion, int]]  # the losses, each with the number of neighbouring networks that have it
     rates: list[float]  # the learning rate of each step
     seed: int  # of everything random inside the networks
     margins: bool  # whether to compute the margins of the rows
@@ -447,7 +361,7 @@ def _train(group: _Group, lesson: _Lesson) -> tuple[_Group, list[Tensor]]:
     with seeded(lesson.seed):
         for rate, rows in zip(lesson.rates, torch.tensor_split(lesson.order, len(lesson.rates), 1), strict=True):
             labels = lesson.labels[rows] if lesson.labels.ndim == 1 else lesson.labels[lesson.folds, rows]
-            scores, weights = group.forward(lesson.features[rows]), lesson.weights[rows]
+            scores, weights = group.forward(lesson.features, rows), lesson.weights[rows]
             if lesson.margins:
                 found.append(margins(scores.detach().flatten(0, 1), labels.flatten()).view(2, *rows.shape))
             # The sum of the networks' mean losses. Networks with one loss are evaluated in one call.
@@ -455,7 +369,11 @@ def _train(group: _Group, lesson: _Lesson) -> tuple[_Group, list[Tensor]]:
             for criterion, count in lesson.criteria:
                 some = slice(start, start + count)
                 start += count
-                values = criterion(scores[some].flatten(0, 1), labels[some].flatten())
+                if isinstance(criterion, EarlyLearning):
+                    assert group.history is not None
+                    values = criterion(scores[some], labels[some], group.history[some], rows[some]).flatten()
+                else:
+                    values = criterion(scores[some].flatten(0, 1), labels[some].flatten())
                 total = total + (values * weights[some].flatten()).sum() / rows.shape[1]
             group.descend(total, rate)
     return group, found

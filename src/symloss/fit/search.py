@@ -16,13 +16,16 @@ from scipy import sparse  # type: ignore[import-untyped]
 from symloss.fit.choice import Epochs, Judged, judged, ranked
 from symloss.fit.held_out import LearnerFailed, Trainer, network_predictions
 from symloss.fit.learners import CLASSICAL, Candidate, Shape, candidates
-from symloss.fit.networks import HIDDEN, Factory, NetworkSchedule
-from symloss.fit.training_data import Split, rows_held_out
+from symloss.fit.networks import Factory, NetworkSchedule
+from symloss.fit.stacks import HIDDEN
+from symloss.fit.training_data import SCALINGS, Split, rows_held_out
 from symloss.writing import clear_write_errors, write_whole
 
 LOSSES = ("alpha-mae", "mae", "gce", "sgce", "ce", "alpha-mae:alpha=5")
 """The losses that networks try by default."""
 WEIGHT_DECAYS = (1e-3, 0.1)
+LINEAR_LOSSES, DECAYS = ("gce", "elr:strength=3", "elr:strength=1"), (10.0, 1.0)
+"""What linear layers try."""
 RUNGS = (0.2, 0.4)
 """After these shares of the epochs the worse half of the networks is given up."""
 FEWEST_EPOCHS = 3
@@ -175,9 +178,12 @@ class Search:
 def run(search: Search) -> list[Judged]:
     """Return the candidates with their held-out predictions, the best first."""
     found = list(_classical(search))
-    if "network" in search.learners and not search.shape.sparse:
-        tried = network_candidates(search, _scaling(found))
-        found += _networks(search, tried, found) if tried else []
+    if search.shape.sparse:
+        return ranked(found)
+    if "linear" in search.learners:
+        found += _networks(search, linear_candidates(search), found)
+    if "network" in search.learners:
+        found += _networks(search, network_candidates(search, _scaling(found)), found)
     return ranked(found)
 
 
@@ -227,7 +233,28 @@ def _leads(search: Search, best: Judged) -> str:
 def _scaling(found: Sequence[Judged]) -> str:
     """Networks take the scaling with which the learners that measure distances did better."""
     by_distance = [one for one in found if one.candidate.learner in ("svc", "k-nn", "kernel-unhinged")]
-    return ranked(by_distance)[0].candidate.scaling if by_distance else "standard"
+    telling = [one for one in by_distance if not one.nearly_constant]
+    best = {
+        each: max((one.score for one in telling if one.candidate.scaling == each), default=0.0) for each in SCALINGS
+    }
+    return "raw" if best["raw"] > best["standard"] else "standard"
+
+
+def linear_candidates(search: Search) -> list[Candidate]:
+    """Return the linear layers to try: as many as an eighth of the budget allows."""
+    cost = linear_seconds(search.shape) * len(search.splits)
+    few = int(search.budget / 8 / cost)
+    every = [
+        Candidate("linear", (("decay", decay),), "standard", loss) for decay, loss in product(DECAYS, LINEAR_LOSSES)
+    ]
+    return sorted(every[:few], key=lambda one: str(one.loss))
+
+
+def linear_seconds(shape: Shape) -> float:
+    """Return about how long one core takes to train one of the stacked linear layers."""
+    schedule = NetworkSchedule.of(shape.rows)
+    steps = schedule.epochs * max(1, shape.rows // schedule.batch)
+    return HALVED * steps * (5e-5 + schedule.batch * shape.features * (shape.num_classes + 5) * 2e-10)
 
 
 def network_candidates(search: Search, scaling: str) -> list[Candidate]:
@@ -257,14 +284,22 @@ def network_seconds(shape: Shape) -> float:
     return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.num_classes + 10) * 3e-10)
 
 
+def seconds(candidate: Candidate, shape: Shape) -> float:
+    """Return about how long one core takes for one training of a candidate other than a network of the user's."""
+    if candidate.learner == "network":
+        return network_seconds(shape)
+    return (
+        linear_seconds(shape)
+        if candidate.learner == "linear"
+        else CLASSICAL[candidate.learner].seconds(candidate, shape)
+    )
+
+
 def within_budget(
     leaders: list[Judged], rounds: int, folds: int, shape: Shape, budget: float
 ) -> tuple[list[Judged], int]:
     """Return as many leaders and rounds as cost at most twice the budget; one leader and one round at the least."""
-    costs = [
-        network_seconds(shape) if one.learner == "network" else CLASSICAL[one.learner].seconds(one, shape)
-        for one in (each.candidate for each in leaders)
-    ]
+    costs = [seconds(each.candidate, shape) for each in leaders]
     few = dict.fromkeys(min(most, len(leaders)) for most in (len(leaders), 3, 2, 1))
     for count, times in product(few, range(rounds, min(rounds, 2) - 1, -1)):
         if folds * times * sum(costs[:count]) <= 2 * budget:
@@ -273,7 +308,9 @@ def within_budget(
 
 
 def _networks(search: Search, tried: list[Candidate], others: list[Judged]) -> list[Judged]:
-    """Return the networks, each at its best epoch. They are kept together: they were trained together."""
+    """Return networks of one architecture, each at its best epoch. They are kept together: they were trained together."""
+    if not tried:
+        return []
     names = " ".join(one.name for one in tried)
     kept = search.memory.recall(names)
     if kept is not None:

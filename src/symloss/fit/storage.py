@@ -29,7 +29,7 @@ from symloss.fit.audit.scores import Audit
 from symloss.fit.ensemble import Ensemble, Member, precise
 from symloss.fit.folder import RESULT, LabelSource, finish_fit, open_fit, save_audit
 from symloss.fit.learners import CLASSICAL, Candidate
-from symloss.fit.networks import PERCEPTRON
+from symloss.fit.stacks import STACKED
 from symloss.fit.training_data import SCALINGS, Scaler, features_of
 from symloss.noise.manifest import Corruption
 from symloss.training.models import create_model, is_built_in, without_weights
@@ -171,7 +171,7 @@ class _Row:
     """A member as JSON has it, checked."""
 
     def __init__(self, member: dict[str, Any]):
-        checks.choice("learner", member["learner"], (*CLASSICAL, "network"))
+        checks.choice("learner", member["learner"], (*CLASSICAL, *STACKED))
         checks.choice("scaling", member["scaling"], SCALINGS)
         given = member["settings"].items()
         settings = tuple((name, checks.number(name, value, "(-inf, inf)")) for name, value in given)
@@ -179,7 +179,7 @@ class _Row:
         _known_model(self.candidate)
         self.temperature = checks.number("temperature", member["temperature"], TEMPERATURES)
         self.networks = int(checks.number("networks", member["networks"], "[0, 1000]", whole=True))
-        if bool(self.networks) != (self.candidate.learner == "network"):
+        if bool(self.networks) != (self.candidate.learner in STACKED):
             raise ValueError(f"networks must be those of a network; got {self.networks} of {self.candidate.name}")
 
 
@@ -220,7 +220,7 @@ def _known_model(candidate: Candidate) -> str | None:
 
 
 def _network(state: dict[str, Any], candidate: Candidate, shape: Sequence[int], num_classes: int) -> nn.Module:
-    name = without_weights(_known_model(candidate) or PERCEPTRON)
+    name = without_weights(_known_model(candidate) or STACKED[candidate.learner])
     module = create_model(name, input_shape=tuple(shape), num_classes=num_classes, seed=0)
     module = precise(module, candidate)
     module.load_state_dict(state)

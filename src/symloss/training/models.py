@@ -49,6 +49,7 @@ MODELS = {
     "cnn4": ModelEntry(_CNN4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25", _WIDTH),
     "cnn8": ModelEntry(_CNN8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25", _WIDTH),
     "lenet5": ModelEntry(lenet5, "LeNet-5 with ReLU and average pools (MNIST)"),
+    "linear": ModelEntry(partial(mlp, hidden=()), "one linear layer, for features of another network"),
     "mlp": ModelEntry(
         mlp,
         "linear layers, for tables and small images; options: hidden=256-256, norm=batch|none",
@@ -64,7 +65,7 @@ def list_models() -> dict[str, str]:
     """List the names that ``create_model`` takes, each with a description.
 
     >>> list(list_models())
-    ['cnn4', 'cnn8', 'lenet5', 'mlp', 'resnet18', 'resnet34', 'resnet50']
+    ['cnn4', 'cnn8', 'lenet5', 'linear', 'mlp', 'resnet18', 'resnet34', 'resnet50']
     """
     return {name: entry.description for name, entry in MODELS.items()}
 
