@@ -30,7 +30,7 @@ class FeatureCache:
 
     def read(self, wanted: Collection[bytes]) -> dict[bytes, NDArray[np.float32]]:
         """Return the features of those digests that are there. A damaged file counts as absent."""
-        found = {}
+        found: dict[bytes, NDArray[np.float32]] = {}
         for path in sorted(self.folder.glob("*.npz")):
             digests, rows = self._chunk(path)
             found |= {digest: row for digest, row in zip(digests, rows, strict=True) if digest in wanted}

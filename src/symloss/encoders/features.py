@@ -14,7 +14,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.encoders.cache import FeatureCache
-from symloss.encoders.images import Features, Progress, decoded, image_array, image_encoder
+from symloss.encoders.images import Features, Progress, check_shape, decoded, image_array, image_encoder
 from symloss.encoders.names import LITE0, TFIDF, check_encoder, kind
 from symloss.encoders.pictures import SUFFIXES
 from symloss.own_code import own_code
@@ -103,7 +103,7 @@ def _recognised(data: Iterable[object] | NDArray[Any] | Tensor) -> Examples:
         data = data.detach().cpu()
         data = (data.float() if data.dtype == torch.bfloat16 else data).numpy()
     if isinstance(data, np.ndarray) and data.dtype.kind not in "OUST":
-        image_array(data[:0])  # checks the shape
+        check_shape(data.shape)
         return data
     if isinstance(data, str | bytes | PurePath):
         raise TypeError(f"`data` must be a list of image files or texts; got {checks.brief(data)} alone")

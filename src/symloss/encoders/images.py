@@ -21,6 +21,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
@@ -152,10 +153,7 @@ def image_array(images: NDArray[Any] | Tensor) -> ImageArray:
     if isinstance(images, Tensor):
         images = images.detach().cpu()
         images = (images.float() if images.is_floating_point() else images).numpy()
-    if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape[2:]:
-        raise ValueError(
-            f"images must have the shape (N, channels, height, width), with 1 or 3 channels; got {images.shape}"
-        )
+    check_shape(images.shape)
     if images.dtype == np.uint8:
         return images
     wanted = "images must be uint8, or floats from 0 to 1"
@@ -164,10 +162,17 @@ def image_array(images: NDArray[Any] | Tensor) -> ImageArray:
     least, most = (images.min(), images.max()) if len(images) else (0, 1)
     if not (least >= 0 and most <= 1):  # NaN is neither
         raise ValueError(f"{wanted}; got numbers from {least:g} to {most:g}")
-    return np.rint(images * 255).astype(np.uint8)
+    rounded: ImageArray = np.rint(images * 255).astype(np.uint8)
+    return rounded
 
 
-def decoded(path: Path) -> Any:
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless this is the shape of images (N, channels, height, width), grey or in RGB."""
+    if len(shape) != 4 or shape[1] not in (1, 3) or 0 in shape[2:]:
+        raise ValueError(f"images must have the shape (N, channels, height, width), with 1 or 3 channels; got {shape}")
+
+
+def decoded(path: Path) -> Image.Image:
     """Read an image file upright, in RGB, or raise ValueError with one sentence that names it."""
     try:
         return picture(path)
@@ -227,7 +232,9 @@ def read_weights(path: Path, digest: str) -> dict[str, Tensor]:
 
 class _Residual(nn.Sequential):
     def forward(self, input: Tensor) -> Tensor:
-        output: Tensor = super().forward(input)
+        output = input
+        for layer in self:
+            output = layer(output)
         return output.add_(input)
 
 
@@ -290,9 +297,7 @@ def timm_network(name: str) -> Network:
             net: Any = timm.create_model(architecture, pretrained=not path, num_classes=0)
     except Exception as error:
         # timm, Hugging Face and the network each raise their own kinds.
-        raise ValueError(
-            f"encoder {name!r} needs pretrained weights, which timm could not load: {_line(error)}"
-        ) from error
+        raise ValueError(f"encoder {name!r} needs weights, which timm could not load: {_line(error)}") from error
     if path:
         _load_into(net, Path(path))
     settings = net.pretrained_cfg
