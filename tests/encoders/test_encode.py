@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from data_helpers import random_bytes, save_image
+from hostile_pickle import Bomb
 from PIL import Image
 from refusals import all_refused, refused
 
@@ -37,7 +38,6 @@ class Colours:
 def colours(monkeypatch):
     encoder = Colours()
     monkeypatch.setattr(features, "image_encoder", lambda name, device, batch: encoder)
-    monkeypatch.setattr(features, "check_encoder", lambda name: None)
     return encoder
 
 
@@ -50,6 +50,8 @@ def test_images_are_recognised(colours, tmp_path):
     for data in (paths, tuple(paths), np.array([str(path) for path in paths]), map(str, paths), PIXELS,
                  torch.from_numpy(PIXELS), PIXELS / 255, torch.from_numpy(PIXELS) / 255):  # fmt: skip
         np.testing.assert_allclose(encode(data), expected, rtol=1e-6)
+    np.testing.assert_allclose(encode([str(paths[0]), paths[1]]), expected[:2], rtol=1e-6)
+    np.testing.assert_allclose(encode((torch.from_numpy(PIXELS) / 255).bfloat16().requires_grad_()), expected, atol=1)
     other = save_image(tmp_path / "photo.png", PIXELS[0].transpose(1, 2, 0)).rename(tmp_path / "photo")
     np.testing.assert_allclose(encode([other]), expected[:1], rtol=1e-6)
 
@@ -156,7 +158,9 @@ def test_damaged_features_are_made_again(colours, tmp_path):
     narrow, objects, infinite = tmp_path / "narrow.npz", tmp_path / "objects.npz", tmp_path / "infinite.npz"
     digests = np.load(path)["digests"]
     np.savez(narrow, digests=digests, rows=expected[:, :2])
-    np.savez(objects, digests=digests, rows=expected.astype(object))
+    hostile = np.empty(1, dtype=object)
+    hostile[0] = Bomb(tmp_path / "was-run")
+    np.savez(objects, digests=digests, rows=hostile)
     np.savez(infinite, digests=digests, rows=np.full_like(expected, np.inf))
     with zipfile.ZipFile(tmp_path / "half.npz", "w") as half:
         half.writestr("digests.npy", "no array")
@@ -166,6 +170,7 @@ def test_damaged_features_are_made_again(colours, tmp_path):
         assert np.array_equal(encode(PIXELS, cache=tmp_path), expected)
         assert len(colours.seen) == 1 + number, number
         assert path.read_bytes() == whole
+    assert not (tmp_path / "was-run").exists()
 
 
 def test_a_cache_is_one_folder_for_each_encoder(tmp_path):
@@ -225,6 +230,7 @@ def test_wrong_use(tmp_path):
         (ValueError, "`data` must hold at least one example; got none", lambda: encode([], "tfidf")),
         (ValueError, "at least one example", lambda: encode(PIXELS[:0])),
         (ValueError, "(N, channels, height, width) ... (5, 144)", lambda: encode(PIXELS.reshape(5, -1))),
+        (ValueError, "(5, 3, 6, 0)", lambda: encode(PIXELS[..., :0])),
         (TypeError, "`data` must be a list ... 'a.png' alone", lambda: encode("a.png")),
         (TypeError, "entry 1 is nan", lambda: encode(["a", float("nan")])),
         (TypeError, "entry 0 is None", lambda: encode([None])),

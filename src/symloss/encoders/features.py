@@ -15,7 +15,7 @@ from torch import Tensor
 from symloss import checks
 from symloss.encoders.cache import FeatureCache
 from symloss.encoders.images import Features, Progress, check_shape, decoded, image_array, image_encoder
-from symloss.encoders.names import LITE0, TFIDF, check_encoder, kind
+from symloss.encoders.names import LITE0, TFIDF, kind
 from symloss.encoders.pictures import SUFFIXES
 from symloss.own_code import own_code
 
@@ -88,7 +88,7 @@ def encode(
     if reads == "texts":
         from symloss.encoders.texts import text_encoder  # noqa: PLC0415
 
-        found: Encoder = text_encoder(name, device=device, batch=batch).fit(examples)
+        found: Encoder = text_encoder(name, device=device, batch=batch).fit(list(map(str, examples)))
     else:
         examples = image_array(examples) if isinstance(examples, np.ndarray) else examples
         found = image_encoder(name, device, batch)
@@ -123,7 +123,7 @@ def _is_named_as_image(text: str) -> bool:
 
 
 def _chosen(encoder: str, reads: str) -> str:
-    """Return the encoder's name, or raise an error unless it is installed and reads such data."""
+    """Return the encoder's name, or raise an error unless it reads such data."""
     name = encoder
     if encoder == "auto" and reads == "texts":
         from symloss.encoders.texts import auto_text_encoder  # noqa: PLC0415
@@ -138,7 +138,6 @@ def _chosen(encoder: str, reads: str) -> str:
         )
     if kind(name) == "texts" and reads == "images":
         raise ValueError(f"encoder {name!r} reads texts, but `data` holds images: use {LITE0!r} or 'timm:NAME'")
-    check_encoder(name)
     return name
 
 
