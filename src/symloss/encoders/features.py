@@ -32,12 +32,15 @@ class Encoder(Protocol):
     """What encoders of images and of texts have in common."""
 
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """A text that changes with the features."""
 
     @property
-    def width(self) -> int: ...
+    def width(self) -> int:
+        """How many features an example has."""
 
-    def transform(self, examples: Any, progress: Progress | None = None) -> Features: ...
+    def transform(self, examples: Any, progress: Progress | None = None) -> Features:
+        """Return the features (N, width)."""
 
 
 def encode(

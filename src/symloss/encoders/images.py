@@ -50,7 +50,7 @@ class Network(NamedTuple):
 
 
 class ImageEncoder:
-    """Turn images into features.
+    """Turn images into features. :func:`image_encoder` makes one; ``load`` reads its network when it is first needed.
 
     Attributes:
         name: the name that :func:`image_encoder` was called with.
