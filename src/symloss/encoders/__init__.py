@@ -1,0 +1,1 @@
+"""Encoders turn texts and images into features."""
