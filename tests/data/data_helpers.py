@@ -18,8 +18,8 @@ from refusals import refused
 
 from symloss.data import DataSet, open_data
 from symloss.data.cells import FrameTable
+from symloss.data.columns import describe_cells
 from symloss.data.dataset import Examples
-from symloss.data.table_encoder import describe_cells
 
 
 def random_bytes(*shape: int, seed: int = 0, high: int = 256) -> np.ndarray:

@@ -46,7 +46,7 @@ def open_data(
     - a folder of images by class, or with ``train/`` and ``test/`` (or ``val/``) of that kind;
     - a ``.csv``, ``.tsv`` or ``.parquet`` table of image files (in the column ``image``) and labels (in the column
       ``label``);
-    - a ``.csv``, ``.tsv`` or ``.parquet`` table of numbers and categories with a column ``label``;
+    - a ``.csv``, ``.tsv`` or ``.parquet`` table of numbers, categories, dates and texts with a column ``label``;
     - an ``.npz`` with ``x`` and ``y``.
 
     Args:
@@ -54,7 +54,7 @@ def open_data(
         root: the folder of published data sets; None for :func:`symloss.data.data_root`.
         on_bad: called with the path of each file that ``skip_bad`` leaves out, and what is wrong with it.
         options: with a name or path, the other fields of :class:`DataSource`: ``label``, ``image``, ``test``, ``drop``,
-            ``categorical``, ``keep``, ``size``, ``skip_bad``.
+            ``categorical``, ``keep``, ``size``, ``skip_bad``, ``encoder``.
 
     >>> digits = open_data("digits")
     >>> len(digits.train), digits.input_shape, digits.class_names[:3]
@@ -115,12 +115,13 @@ def _open_features(source: DataSource, train: TableFile, test: TableFile | None,
     columns = [column for column in train.columns if column != source.label]
     if not columns:
         raise ValueError(f"{train.path} must have a column of features beside {source.label!r}; got none")
-    encoder = TableEncoder(source.drop, source.categorical, source.keep)
+    encoder = TableEncoder(source.drop, source.categorical, source.keep, source.encoder)
 
     def part(table: TableFile, encode: Callable[[Collection[int]], Matrix]) -> Part:
         labels, without = table.labels(source.label, bad)
         rows = [row for row in range(len(labels) + len(without)) if row not in without]
-        return Part(torch.from_numpy(encode(without)), labels, table.path, Origin(rows=rows))
+        features = torch.from_numpy(encode(without))
+        return Part(features, labels, table.path, Origin(rows=rows), encoder.checksum(table, without))
 
     rows = part(train, lambda without: encoder.fit_transform_table(train, columns, without, _KEEP))
     clean = None if test is None else part(test, lambda without: encoder.transform_table(test, without))

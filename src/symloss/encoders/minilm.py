@@ -35,8 +35,9 @@ class _Layer(nn.Module):
         self.attended, self.mapped = (nn.LayerNorm(WIDTH, eps=_EPSILON) for _ in range(2))
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        heads = (part(hidden).unflatten(2, (_HEADS, -1)).transpose(1, 2) for part in (self.query, self.key, self.value))
-        mixed = F.scaled_dot_product_attention(*heads, attn_mask=mask[:, None, None, :])
+        parts = (self.query(hidden), self.key(hidden), self.value(hidden))
+        query, key, value = (part.unflatten(2, (_HEADS, -1)).transpose(1, 2) for part in parts)
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None, :])
         hidden = self.attended(hidden + self.output(mixed.transpose(1, 2).flatten(2)))
         return self.mapped(hidden + self.outer(F.gelu(self.inner(hidden))))  # type: ignore[no-any-return]
 
