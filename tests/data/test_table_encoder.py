@@ -178,7 +178,7 @@ def test_surprises_are_notable_and_numbers_that_are_the_only_feature_are_used():
     assert {column.kind for column in describe_columns({f"gene {k}": counts[:, k] for k in range(50)})} == {"number"}
 
 
-FREE, ID = "looks like free text", "looks like an id"
+FREE, ID = "free text", "looks like an id"
 WORDS = ("the", "bin", "street", "was", "not", "emptied", "again", "today", "please", "help")
 
 
@@ -192,10 +192,10 @@ def messages(words: int, rows: int = MANY, distinct: int = MANY) -> list[str]:
 @in_turn(
     "texts, words",
     [
-        (messages(3), f"{FREE}, 40 different values in 40 rows"),
+        (messages(3), f"{FREE}, 40 different values"),
         (messages(12), FREE),
-        (messages(12, rows=60), f"{FREE}, 40 different values in 60 rows"),
-        ([*messages(6), None, None], f"{FREE}, 40 different values in 40 rows"),
+        (messages(12, rows=60), f"{FREE}, 40 different values"),
+        ([*messages(6), None, None], f"{FREE}, 40 different values, 5 % missing count as empty"),
         ([f"Where's my parcel No. {k}? It hasn't arrived!" for k in range(MANY)], FREE),
         ([f"我的垃圾桶没有清空{chr(0x4E00 + k)}" for k in range(MANY)], FREE),
         (messages(2), f"text, all different: {ID}"),
@@ -209,38 +209,50 @@ def messages(words: int, rows: int = MANY, distinct: int = MANY) -> list[str]:
     ],
 )
 def test_what_is_free_text(texts, words):
-    column, _ = describe_columns({"a": texts, "other": [0.5] * len(texts)})
-    used = words.startswith("text with")
+    frame = {"a": texts, "other": [0.5] * len(texts)}
+    column, _ = describe_columns(frame)
+    used, free = words.startswith("text with"), words.startswith(FREE)
     assert words in column.reason
-    assert column.is_free_text == words.startswith(FREE)
-    assert (column.kind, column.notable) == (("category", False) if used else ("left out", True))
+    assert (column.kind, column.notable) == (("category", False) if used else ("text" if free else "left out", True))
     (column,) = describe_columns({"a": texts}, keep=["a"])
-    assert (column.kind, column.is_free_text) == ("category", False)
+    assert column.kind == ("text" if free else "category")
+    (column, _), (kept, _) = (describe_columns(frame, keep=keep, encoded=False) for keep in ([], ["a"]))
+    assert kept.kind == "category"
+    if free:
+        assert (column.kind, column.notable) == ("left out", False)
+        assert column.reason.endswith(
+            f"40 different values in {len(texts) - texts.count(None)} rows: not encoded, as asked"
+        )
+    (column, _) = describe_columns(frame, text=["a"])
+    assert (column.kind, column.reason.startswith(FREE)) == ("text", True)
 
 
-def test_free_text_points_to_embeddings_and_python_is_warned_once_of_columns_that_are_left_out(tmp_path):
-    """And nobody is told to keep it."""
-    frame = pd.DataFrame({"id": range(MANY), "message": messages(12), "size": np.linspace(0, 1, MANY)})
-    alone, path = frame[["id", "message"]], str(tmp_path / "x.csv")
-    alone.assign(label=["x", "y"] * (MANY // 2)).to_csv(path, index=False)
-    said, hint = [], "text columns are not supported directly yet"
-    for where, fit in (("the table", lambda: TableEncoder().fit(alone)), ("x.csv", lambda: open_data(path))):
-        with refused(ValueError, f"{where} must have a column of features; got 'message' (looks like", hint) as found:
-            fit()
-        said.append(str(found.value))
-    for fit in (TableEncoder().fit, TableEncoder().fit_transform):
-        with pytest.warns(UserWarning, match="columns are not used as features") as told:
+def test_python_is_warned_once_of_columns_that_are_left_out():
+    frame = pd.DataFrame({"id": range(MANY), "name": TEXTS, "size": np.linspace(0, 1, MANY), "message": messages(12)})
+    for fit in (TableEncoder(encoder="none").fit, TableEncoder(encoder="none").fit_transform):
+        with pytest.warns(UserWarning, match="^columns are not used as features: [^;]*$") as told:
             fit(frame)
         (warning,) = told
-        said.append(str(warning.message))
-        assert "'id' (whole numbers, all different: looks like an id), 'message' (looks like free text" in said[-1]
+        assert "'id' (whole numbers, all different: looks like an id), 'name' (text, all" in str(warning.message)
+        assert "message" not in str(warning.message)  # as asked
         assert warning.filename == __file__
-    assert all("docs/text.md" in text and "keep" not in text for text in said)
-    with pytest.warns(UserWarning, match="^columns are not used as features: [^;]*$"):
-        TableEncoder().fit(frame[["id", "size"]])
     # Warnings are errors here: nobody is warned of what was asked for.
-    TableEncoder(drop=["id", "message"]).fit(frame)
-    TableEncoder(keep=["id", "message"]).fit(frame)
+    TableEncoder(drop=["id", "name", "message"]).fit(frame)
+    TableEncoder(keep=["id", "name"], encoder="tfidf").fit(frame)
+
+
+def test_a_table_of_texts_alone_without_an_encoder_is_refused_and_nobody_is_told_to_keep_them(tmp_path):
+    frame = pd.DataFrame({"id": range(MANY), "message": messages(12)})
+    path = str(tmp_path / "x.csv")
+    frame.assign(label=["x", "y"] * (MANY // 2)).to_csv(path, index=False)
+    for where, fit in (
+        ("the table", lambda: TableEncoder(encoder="none").fit(frame)),
+        ("x.csv", lambda: open_data(path, encoder="none")),
+    ):
+        words = f"{where} must have a column of features; got 'message' (free text, 40 different"
+        with refused(ValueError, words, "not encoded, as asked") as found:
+            fit()
+        assert "keep" not in str(found.value)
 
 
 @in_turn(
@@ -257,7 +269,10 @@ def test_free_text_points_to_embeddings_and_python_is_warned_once_of_columns_tha
         ({"a": [1.0, 1e39]}, {}, ("column 'a'", "a finite number", "got 1e+39 in row 2")),
         ({"a": [[1], [2]]}, {}, ("column 'a'", "numbers or text", "got int64")),
         ({"a": pd.Series([{}, {}])}, {}, ("column 'a'", "numbers or text", "got {}")),
-        ({"a": pd.to_datetime(["2020-01-01"] * 2)}, {}, ("column 'a'", "numbers or text", "got datetime64", "drop it")),
+        ({"a": pd.to_timedelta([1, 2], "D")}, {}, ("column 'a'", "numbers or text", "got timedelta64", "drop it")),
+        ({"a": [1, 2]}, {"encoder": "tf-idf"}, ("encoder of texts must be 'minilm', 'tfidf'", "got 'tf-idf'")),
+        ({"a": [1, 2]}, {"text": ["b"]}, ("text must name columns of the table", "got 'b'")),
+        ({"a": [" ", "", None]}, {"text": ["a"]}, ("a column of features", "'a' (no value in any row)")),
         ({"a": [*range(19), "1O"]}, {}, ("column 'a'", "a finite number", "got '1O' in row 20", "categorical")),
         ({"a": [1, 2], "b": [1]}, {}, ("the same length", "[1, 2]")),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, ("different names", "'a' twice")),
@@ -278,7 +293,7 @@ ENTRY = "what was learnt of each column"
         *((1, {"values": values}, [ENTRY, "'b'"]) for values in ([5], [])),
         *((1, {"others": others}, [ENTRY, "'b'"]) for others in (None, ["x"])),
         (None, [], [ENTRY, "got []"]),
-        (None, {"format": 2, "columns": []}, ["a newer version of symloss", "format 2"]),
+        (None, {"format": 3, "columns": []}, ["a newer version of symloss", "format 3"]),
         (None, {"format": 1, "columns": {}}, [ENTRY]),
         (None, {"format": 1, "columns": [5]}, [ENTRY, "got 5"]),
     ],

@@ -235,7 +235,7 @@ GAP = np.where(np.arange(150)[:, None] == 3, np.nan, FEATURES)
         ({}, FEATURES, [*LABELS[:-1].astype(str), None], "a label in every row; got None in row 149 (from 0)"),
         ({}, FEATURES, [np.nan, *LABELS[1:].astype(str)], "y must have a label in every row; got nan in row 0"),
         ({}, FEATURES, [*LABELS[:-1].tolist(), "a"], "y must hold labels of one type; got numbers and texts"),
-        ({}, ["a text", "another"] * 75, LABELS, "numbers, or be a DataFrame; got texts such as 'a text': turn"),
+        ({}, ["a text", 2.5] * 75, LABELS, "numbers, or be a DataFrame; got texts such as 'a text': a list of"),
         ({}, [["red", "blue"]] * 150, LABELS, "X must hold numbers, or be a DataFrame; got texts such as 'red'"),
     ],
 )

@@ -212,9 +212,13 @@ class TableEncoder:
     def feature_names_(self) -> tuple[str, ...]:
         """The names of the features: all numbers, the marks of missing values, then categories, dates and texts."""
         names, places = self._numbers.names, np.flatnonzero(self._numbers.marked)
-        learnt = (*self._categories, *self._dates, *self._texts)
-        named = (name for column in learnt for name in column.feature_names)
+        named = (name for column in self._others for name in column.feature_names)
         return (*names, *(f"{names[place]} is missing" for place in places), *named)
+
+    @property
+    def _others(self) -> tuple[Category | Dates | TextColumn, ...]:
+        """What was learnt of the columns that are no numbers, in the order of their features."""
+        return (*self._categories, *self._dates, *self._texts)
 
     def transform(self, frame: Any) -> Matrix:
         """Return the features (N, d) of a DataFrame, or of a mapping of names to columns."""
@@ -226,8 +230,7 @@ class TableEncoder:
 
     def _cells(self, table: Table, without: Collection[int]) -> Cells:
         """Read the columns that are used. A date that is none is refused."""
-        others = (*self._categories, *self._dates, *self._texts)
-        cells = table.cells_as(self._numbers.names, [column.name for column in others], without)
+        cells = table.cells_as(self._numbers.names, [column.name for column in self._others], without)
         for column in self._dates:
             if moments(cells.texts[column.name]) is None:
                 raise table.first_wrong(column.name, WANTED, lambda cell: seconds(cell) is not None)
