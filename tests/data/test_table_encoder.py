@@ -15,8 +15,10 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from symloss.data import open_data
-from symloss.data.table_encoder import MOST_CATEGORIES, TableEncoder
+from symloss.data import open_data, table_encoder
+from symloss.data.columns import MOST_CATEGORIES
+from symloss.data.table_encoder import TableEncoder
+from symloss.encoders.texts import TfidfEncoder, text_encoder
 
 RNG = np.random.default_rng(0)
 
@@ -57,6 +59,7 @@ def test_features_are_those_of_scikit_learn_also_after_a_round_trip_through_json
     assert again.feature_names_ == encoder.feature_names_
     assert [column[:3] for column in again.columns_] == [column[:3] for column in encoder.columns_]
     assert again.to_document() == document
+    assert document["format"] == 1  # which an older version reads
 
 
 def test_gaps_of_the_largest_numbers_unseen_categories_and_rare_ones():
@@ -225,6 +228,78 @@ def test_what_is_free_text(texts, words):
         )
     (column, _) = describe_columns(frame, text=["a"])
     assert (column.kind, column.reason.startswith(FREE)) == ("text", True)
+
+
+def reviews() -> pd.DataFrame:
+    """Two columns of text with gaps beside numbers and a category."""
+    texts = [None if k % 9 == 0 else text for k, text in enumerate(messages(12))]
+    colours = pd.Series(["red", "blue"] * (MANY // 2))
+    return pd.DataFrame(
+        {"review": texts, "size": np.linspace(0, 9, MANY), "colour": colours, "reply": messages(6)[::-1]}
+    )
+
+
+def test_text_columns_are_those_of_their_encoder_beside_all_others():
+    frame, told = reviews(), []
+    encoder = TableEncoder(encoder="tfidf", progress=lambda *amounts: told.append(amounts))
+    features = encoder.fit_transform(frame)
+    expected = [TableEncoder().fit_transform(frame[["size", "colour"]])]
+    for name in ("review", "reply"):
+        texts = frame[name].fillna("").tolist()
+        expected.append(text_encoder("tfidf").fit(texts).transform(texts))
+    np.testing.assert_array_equal(features, np.concatenate(expected, axis=1))
+    assert told == [(MANY, MANY)] * 2
+    widths = [each.shape[1] for each in expected]
+    assert len(encoder.feature_names_) == sum(widths)
+    assert encoder.feature_names_[:4] == ("size", "colour=blue", "colour=red", "review[0]")
+    assert encoder.feature_names_[-1] == f"reply[{widths[2] - 1}]"
+    assert [column.reason for column in encoder.columns_ if column.kind == "text"] == [
+        f"free text, 35 different values, 12 % missing count as empty: {widths[1]} features by tfidf",
+        f"free text, 40 different values: {widths[2]} features by tfidf",
+    ]
+    document = json.loads(json.dumps(encoder.to_document()))
+    again = TableEncoder.from_document(document)
+    assert document["format"] == 2
+    assert (again.to_document(), again.feature_names_) == (document, encoder.feature_names_)
+    later = frame.assign(review="Where is the bus?").drop(columns="size").assign(size=2.5)
+    assert again.transform(later).tobytes() == encoder.transform(later).tobytes()
+    assert not np.array_equal(again.transform(later), again.transform(later.assign(review=None)))
+
+
+def test_auto_takes_minilm_where_it_is_installed_and_else_says_what_would_bring_it(monkeypatch):
+    frame = reviews()[["review", "size"]]
+    encoder = TableEncoder().fit(frame)
+    assert encoder.columns_[0].reason.endswith(": 384 features by minilm")
+    expected = text_encoder("minilm").transform(frame["review"].fillna("").tolist())
+    np.testing.assert_allclose(encoder.transform(frame)[:, 1:], expected, atol=1e-5)
+    monkeypatch.setattr(table_encoder, "auto_text_encoder", lambda: "tfidf")
+    hint = "features by tfidf; pip install 'symloss[text]' brings sentence embeddings"
+    assert TableEncoder().fit(frame).columns_[0].reason.endswith(hint)
+    assert TableEncoder(encoder="tfidf").fit(frame).columns_[0].reason.endswith("features by tfidf")
+
+
+def test_the_fingerprint_is_that_of_the_texts_not_of_rounded_features(tmp_path, monkeypatch):
+    frame, path = reviews().assign(label=["x", "y"] * (MANY // 2)), tmp_path / "x.csv"
+
+    def fingerprint(**changed):
+        frame.assign(**changed).to_csv(path, index=False)
+        return open_data(str(path), encoder="tfidf").train.fingerprint()
+
+    first = fingerprint()
+    assert fingerprint() == first
+    assert fingerprint(size=np.linspace(0, 8, MANY)) != first
+    assert fingerprint(reply=[*frame["reply"][:-1], "another"]) != first
+    transform = TfidfEncoder.transform
+    monkeypatch.setattr(TfidfEncoder, "transform", lambda *given: transform(*given) * np.float32(1 + 1e-6))
+    assert fingerprint() == first
+
+
+@in_turn("change", [{"encoder": None}, {"encoder": {"name": "os.system"}}, {"encoder": {"name": "tfidf"}}])
+def test_a_damaged_text_encoder(change):
+    document = TableEncoder(encoder="tfidf").fit(reviews()[["reply"]]).to_document()
+    document["columns"][0] |= change
+    with refused(ValueError, "columns.json", "'reply'"):
+        TableEncoder.from_document(document, "columns.json")
 
 
 def test_python_is_warned_once_of_columns_that_are_left_out():
