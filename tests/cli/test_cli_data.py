@@ -19,7 +19,7 @@ from symloss.cli import app, training
 from symloss.cli.data import column_rows, say_columns
 from symloss.cli.training import Announcement, opening
 from symloss.data import open_data
-from symloss.data.table_encoder import Column
+from symloss.data.columns import Column
 from symloss.experiments import cost, resolve
 from symloss.training import train
 from symloss.training.checkpoint import load_state
@@ -220,7 +220,7 @@ def test_show_says_what_becomes_of_each_column(table, tmp_path):
     assert kept[0] == "people: inputs 3, in memory"
     texts = [f"{k / 7},my bin was not emptied {'abcdefgh'[k // 8]}{'abcdefgh'[k % 8]},{'xy'[k % 2]}" for k in range(40)]
     (tmp_path / "x.csv").write_text("\n".join(["size,message,label", *texts]))
-    free = "message  left out  looks like free text, 40 different values in 40 rows"
+    free = "message  text     free text, 40 different values: 384 features by minilm"
     assert any(free in line for line in shown_lines(tmp_path / "x.csv"))
 
 
@@ -264,14 +264,10 @@ def test_plain_numbers_of_a_wide_table_share_a_line_and_ids_can_be_kept(capsys):
     columns = [*(Column(f"c{k}", "number", "numbers") for k in range(99)), Column("\x1b[2J", "category", "text")]
     rows = [list(row.values()) for row in column_rows(columns)]
     assert rows == [["99 columns", "number", "numbers"], ["\\x1b[2J", "category", "text"]]
-    # The hint to keep is for ids only.
-    text, number = Column("t", "left out", "looks like free text, 9 ...", True), Column("i", "left out", "an id", True)
-    say_columns([text, number])
+    say_columns([Column("t", "text", "free text, 9 ...", True), Column("i", "left out", "an id", True)])
     ids, texts = capsys.readouterr().err.splitlines()
     assert ids == "left out: 'i' (an id); --settings keep=COLUMN uses one that looks like an id"
-    assert texts.startswith("left out: 't' (looks like free text, 9 ...); text columns are not supported directly yet")
-    assert "docs/text.md" in texts
-    assert "keep=" not in texts
+    assert texts == "encoded: 't' (free text, 9 ...); --settings drop=COLUMN leaves one out"
 
 
 @pytest.fixture

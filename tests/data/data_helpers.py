@@ -18,8 +18,8 @@ from refusals import refused
 
 from symloss.data import DataSet, open_data
 from symloss.data.cells import FrameTable
+from symloss.data.columns import describe_cells
 from symloss.data.dataset import Examples
-from symloss.data.table_encoder import describe_cells
 
 
 def random_bytes(*shape: int, seed: int = 0, high: int = 256) -> np.ndarray:
@@ -92,11 +92,11 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def describe_columns(frame, drop=(), categorical=(), keep=()):
+def describe_columns(frame, drop=(), categorical=(), keep=(), text=(), encoded=True):
     """What becomes of each column of a DataFrame, or of a mapping of names to columns."""
     table = FrameTable(frame)
-    cells = table.cells([name for name in table.columns if name not in drop], categorical)
-    return describe_cells(cells, drop, categorical, keep)
+    cells = table.cells([name for name in table.columns if name not in drop], (*categorical, *text))
+    return describe_cells(cells, drop, categorical, keep, text, encoded)
 
 
 def people(rows: int = 60, seed: int = 0) -> pd.DataFrame:

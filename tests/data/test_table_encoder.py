@@ -15,8 +15,10 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from symloss.data import open_data
-from symloss.data.table_encoder import MOST_CATEGORIES, TableEncoder
+from symloss.data import open_data, table_encoder
+from symloss.data.columns import MOST_CATEGORIES
+from symloss.data.table_encoder import TableEncoder
+from symloss.encoders.texts import TfidfEncoder, text_encoder
 
 RNG = np.random.default_rng(0)
 
@@ -57,6 +59,7 @@ def test_features_are_those_of_scikit_learn_also_after_a_round_trip_through_json
     assert again.feature_names_ == encoder.feature_names_
     assert [column[:3] for column in again.columns_] == [column[:3] for column in encoder.columns_]
     assert again.to_document() == document
+    assert document["format"] == 1  # which an older version reads
 
 
 def test_gaps_of_the_largest_numbers_unseen_categories_and_rare_ones():
@@ -178,7 +181,7 @@ def test_surprises_are_notable_and_numbers_that_are_the_only_feature_are_used():
     assert {column.kind for column in describe_columns({f"gene {k}": counts[:, k] for k in range(50)})} == {"number"}
 
 
-FREE, ID = "looks like free text", "looks like an id"
+FREE, ID = "free text", "looks like an id"
 WORDS = ("the", "bin", "street", "was", "not", "emptied", "again", "today", "please", "help")
 
 
@@ -192,10 +195,10 @@ def messages(words: int, rows: int = MANY, distinct: int = MANY) -> list[str]:
 @in_turn(
     "texts, words",
     [
-        (messages(3), f"{FREE}, 40 different values in 40 rows"),
+        (messages(3), f"{FREE}, 40 different values"),
         (messages(12), FREE),
-        (messages(12, rows=60), f"{FREE}, 40 different values in 60 rows"),
-        ([*messages(6), None, None], f"{FREE}, 40 different values in 40 rows"),
+        (messages(12, rows=60), f"{FREE}, 40 different values"),
+        ([*messages(6), None, None], f"{FREE}, 40 different values, 5 % missing count as empty"),
         ([f"Where's my parcel No. {k}? It hasn't arrived!" for k in range(MANY)], FREE),
         ([f"我的垃圾桶没有清空{chr(0x4E00 + k)}" for k in range(MANY)], FREE),
         (messages(2), f"text, all different: {ID}"),
@@ -209,38 +212,122 @@ def messages(words: int, rows: int = MANY, distinct: int = MANY) -> list[str]:
     ],
 )
 def test_what_is_free_text(texts, words):
-    column, _ = describe_columns({"a": texts, "other": [0.5] * len(texts)})
-    used = words.startswith("text with")
+    frame = {"a": texts, "other": [0.5] * len(texts)}
+    column, _ = describe_columns(frame)
+    used, free = words.startswith("text with"), words.startswith(FREE)
     assert words in column.reason
-    assert column.is_free_text == words.startswith(FREE)
-    assert (column.kind, column.notable) == (("category", False) if used else ("left out", True))
+    assert (column.kind, column.notable) == (("category", False) if used else ("text" if free else "left out", True))
     (column,) = describe_columns({"a": texts}, keep=["a"])
-    assert (column.kind, column.is_free_text) == ("category", False)
+    assert column.kind == ("text" if free else "category")
+    (column, _), (kept, _) = (describe_columns(frame, keep=keep, encoded=False) for keep in ([], ["a"]))
+    assert kept.kind == "category"
+    if free:
+        assert (column.kind, column.notable) == ("left out", False)
+        assert column.reason.endswith(
+            f"40 different values in {len(texts) - texts.count(None)} rows: not encoded, as asked"
+        )
+    (column, _) = describe_columns(frame, text=["a"])
+    assert (column.kind, column.reason.startswith(FREE)) == ("text", True)
 
 
-def test_free_text_points_to_embeddings_and_python_is_warned_once_of_columns_that_are_left_out(tmp_path):
-    """And nobody is told to keep it."""
-    frame = pd.DataFrame({"id": range(MANY), "message": messages(12), "size": np.linspace(0, 1, MANY)})
-    alone, path = frame[["id", "message"]], str(tmp_path / "x.csv")
-    alone.assign(label=["x", "y"] * (MANY // 2)).to_csv(path, index=False)
-    said, hint = [], "text columns are not supported directly yet"
-    for where, fit in (("the table", lambda: TableEncoder().fit(alone)), ("x.csv", lambda: open_data(path))):
-        with refused(ValueError, f"{where} must have a column of features; got 'message' (looks like", hint) as found:
-            fit()
-        said.append(str(found.value))
-    for fit in (TableEncoder().fit, TableEncoder().fit_transform):
-        with pytest.warns(UserWarning, match="columns are not used as features") as told:
+def reviews() -> pd.DataFrame:
+    """Two columns of text with gaps beside numbers and a category."""
+    texts = [None if k % 9 == 0 else text for k, text in enumerate(messages(12))]
+    colours = pd.Series(["red", "blue"] * (MANY // 2))
+    return pd.DataFrame(
+        {"review": texts, "size": np.linspace(0, 9, MANY), "colour": colours, "reply": messages(6)[::-1]}
+    )
+
+
+def test_text_columns_are_those_of_their_encoder_beside_all_others():
+    frame, told = reviews(), []
+    encoder = TableEncoder(encoder="tfidf", progress=lambda *amounts: told.append(amounts))
+    features = encoder.fit_transform(frame)
+    expected = [TableEncoder().fit_transform(frame[["size", "colour"]])]
+    for name in ("review", "reply"):
+        texts = frame[name].fillna("").tolist()
+        expected.append(text_encoder("tfidf").fit(texts).transform(texts))
+    np.testing.assert_array_equal(features, np.concatenate(expected, axis=1))
+    assert told == [(MANY, MANY)] * 2
+    widths = [each.shape[1] for each in expected]
+    assert len(encoder.feature_names_) == sum(widths)
+    assert encoder.feature_names_[:4] == ("size", "colour=blue", "colour=red", "review[0]")
+    assert encoder.feature_names_[-1] == f"reply[{widths[2] - 1}]"
+    assert [column.reason for column in encoder.columns_ if column.kind == "text"] == [
+        f"free text, 35 different values, 12 % missing count as empty: {widths[1]} features by tfidf",
+        f"free text, 40 different values: {widths[2]} features by tfidf",
+    ]
+    document = json.loads(json.dumps(encoder.to_document()))
+    again = TableEncoder.from_document(document)
+    assert document["format"] == 2
+    assert (again.to_document(), again.feature_names_) == (document, encoder.feature_names_)
+    later = frame.assign(review="Where is the bus?").drop(columns="size").assign(size=2.5)
+    assert again.transform(later).tobytes() == encoder.transform(later).tobytes()
+    assert not np.array_equal(again.transform(later), again.transform(later.assign(review=None)))
+
+
+def test_auto_takes_minilm_where_it_is_installed_and_else_says_what_would_bring_it(monkeypatch):
+    frame = reviews()[["review", "size"]]
+    encoder = TableEncoder().fit(frame)
+    assert encoder.columns_[0].reason.endswith(": 384 features by minilm")
+    expected = text_encoder("minilm").transform(frame["review"].fillna("").tolist())
+    np.testing.assert_allclose(encoder.transform(frame)[:, 1:], expected, atol=1e-5)
+    monkeypatch.setattr(table_encoder, "auto_text_encoder", lambda: "tfidf")
+    hint = "features by tfidf; pip install 'symloss[text]' brings sentence embeddings"
+    assert TableEncoder().fit(frame).columns_[0].reason.endswith(hint)
+    assert TableEncoder(encoder="tfidf").fit(frame).columns_[0].reason.endswith("features by tfidf")
+
+
+def test_the_fingerprint_is_that_of_the_texts_not_of_rounded_features(tmp_path, monkeypatch):
+    frame, path = reviews().assign(label=["x", "y"] * (MANY // 2)), tmp_path / "x.csv"
+
+    def fingerprint(**changed):
+        frame.assign(**changed).to_csv(path, index=False)
+        return open_data(str(path), encoder="tfidf").train.fingerprint()
+
+    first = fingerprint()
+    assert fingerprint() == first
+    assert fingerprint(size=np.linspace(0, 8, MANY)) != first
+    assert fingerprint(reply=[*frame["reply"][:-1], "another"]) != first
+    transform = TfidfEncoder.transform
+    monkeypatch.setattr(TfidfEncoder, "transform", lambda *given: transform(*given) * np.float32(1 + 1e-6))
+    assert fingerprint() == first
+
+
+@in_turn("change", [{"encoder": None}, {"encoder": {"name": "os.system"}}, {"encoder": {"name": "tfidf"}}])
+def test_a_damaged_text_encoder(change):
+    document = TableEncoder(encoder="tfidf").fit(reviews()[["reply"]]).to_document()
+    document["columns"][0] |= change
+    with refused(ValueError, "columns.json", "'reply'"):
+        TableEncoder.from_document(document, "columns.json")
+
+
+def test_python_is_warned_once_of_columns_that_are_left_out():
+    frame = pd.DataFrame({"id": range(MANY), "name": TEXTS, "size": np.linspace(0, 1, MANY), "message": messages(12)})
+    for fit in (TableEncoder(encoder="none").fit, TableEncoder(encoder="none").fit_transform):
+        with pytest.warns(UserWarning, match="^columns are not used as features: [^;]*$") as told:
             fit(frame)
         (warning,) = told
-        said.append(str(warning.message))
-        assert "'id' (whole numbers, all different: looks like an id), 'message' (looks like free text" in said[-1]
+        assert "'id' (whole numbers, all different: looks like an id), 'name' (text, all" in str(warning.message)
+        assert "message" not in str(warning.message)  # as asked
         assert warning.filename == __file__
-    assert all("docs/text.md" in text and "keep" not in text for text in said)
-    with pytest.warns(UserWarning, match="^columns are not used as features: [^;]*$"):
-        TableEncoder().fit(frame[["id", "size"]])
     # Warnings are errors here: nobody is warned of what was asked for.
-    TableEncoder(drop=["id", "message"]).fit(frame)
-    TableEncoder(keep=["id", "message"]).fit(frame)
+    TableEncoder(drop=["id", "name", "message"]).fit(frame)
+    TableEncoder(keep=["id", "name"], encoder="tfidf").fit(frame)
+
+
+def test_a_table_of_texts_alone_without_an_encoder_is_refused_and_nobody_is_told_to_keep_them(tmp_path):
+    frame = pd.DataFrame({"id": range(MANY), "message": messages(12)})
+    path = str(tmp_path / "x.csv")
+    frame.assign(label=["x", "y"] * (MANY // 2)).to_csv(path, index=False)
+    for where, fit in (
+        ("the table", lambda: TableEncoder(encoder="none").fit(frame)),
+        ("x.csv", lambda: open_data(path, encoder="none")),
+    ):
+        words = f"{where} must have a column of features; got 'message' (free text, 40 different"
+        with refused(ValueError, words, "not encoded, as asked") as found:
+            fit()
+        assert "keep" not in str(found.value)
 
 
 @in_turn(
@@ -257,7 +344,10 @@ def test_free_text_points_to_embeddings_and_python_is_warned_once_of_columns_tha
         ({"a": [1.0, 1e39]}, {}, ("column 'a'", "a finite number", "got 1e+39 in row 2")),
         ({"a": [[1], [2]]}, {}, ("column 'a'", "numbers or text", "got int64")),
         ({"a": pd.Series([{}, {}])}, {}, ("column 'a'", "numbers or text", "got {}")),
-        ({"a": pd.to_datetime(["2020-01-01"] * 2)}, {}, ("column 'a'", "numbers or text", "got datetime64", "drop it")),
+        ({"a": pd.to_timedelta([1, 2], "D")}, {}, ("column 'a'", "numbers or text", "got timedelta64", "drop it")),
+        ({"a": [1, 2]}, {"encoder": "tf-idf"}, ("encoder of texts must be 'minilm', 'tfidf'", "got 'tf-idf'")),
+        ({"a": [1, 2]}, {"text": ["b"]}, ("text must name columns of the table", "got 'b'")),
+        ({"a": [" ", "", None]}, {"text": ["a"]}, ("a column of features", "'a' (no value in any row)")),
         ({"a": [*range(19), "1O"]}, {}, ("column 'a'", "a finite number", "got '1O' in row 20", "categorical")),
         ({"a": [1, 2], "b": [1]}, {}, ("the same length", "[1, 2]")),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, ("different names", "'a' twice")),
@@ -278,7 +368,7 @@ ENTRY = "what was learnt of each column"
         *((1, {"values": values}, [ENTRY, "'b'"]) for values in ([5], [])),
         *((1, {"others": others}, [ENTRY, "'b'"]) for others in (None, ["x"])),
         (None, [], [ENTRY, "got []"]),
-        (None, {"format": 2, "columns": []}, ["a newer version of symloss", "format 2"]),
+        (None, {"format": 3, "columns": []}, ["a newer version of symloss", "format 3"]),
         (None, {"format": 1, "columns": {}}, [ENTRY]),
         (None, {"format": 1, "columns": [5]}, [ENTRY, "got 5"]),
     ],

@@ -139,6 +139,26 @@ def test_tables_with_categories_and_gaps():
         assert quick(learners=["k-nn"]).fit(table[["number"]], labels).encoder_ is None
 
 
+def test_a_list_of_texts():
+    words = [(good, noun) for good in ("fine", "great", "bad", "awful") for noun in ("film", "meal", "book", "trip")]
+    texts = [f"a {good} {noun}" for good, noun in words] * 4
+    labels = np.array([good in ("fine", "great") for good, _ in words] * 4)
+    expected = None
+    column = np.array(texts, object)
+    for rows in (texts, column, column[:, None], np.array(texts), pd.Series(texts), pd.DataFrame({"text": texts})):
+        model = RobustClassifier(budget=0.3, learners=["closed-form"])
+        model.fit(rows if rows is not texts else [*texts[:-1], None], labels)
+        probabilities = model.predict_proba(rows)
+        assert probabilities.shape == (len(texts), 2)
+        if isinstance(rows, np.ndarray):
+            assert (model.predict(rows) == labels).all()
+            expected = probabilities if expected is None else expected
+            np.testing.assert_array_equal(probabilities, expected)
+    for several in ([["a", "b"]] * 3, ["a", 2.5, "b"]):
+        with refused(ValueError, "X must hold numbers, or be a DataFrame", "a list of texts holds one in each row"):
+            RobustClassifier().fit(several, [0, 1, 0])
+
+
 def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
     """The second fit finds all predictions of the first one, and comes to the same model."""
     fresh = quick(learners=["k-nn", "network"], folds=2).fit(FEATURES, LABELS)
@@ -235,7 +255,7 @@ GAP = np.where(np.arange(150)[:, None] == 3, np.nan, FEATURES)
         ({}, FEATURES, [*LABELS[:-1].astype(str), None], "a label in every row; got None in row 149 (from 0)"),
         ({}, FEATURES, [np.nan, *LABELS[1:].astype(str)], "y must have a label in every row; got nan in row 0"),
         ({}, FEATURES, [*LABELS[:-1].tolist(), "a"], "y must hold labels of one type; got numbers and texts"),
-        ({}, ["a text", "another"] * 75, LABELS, "numbers, or be a DataFrame; got texts such as 'a text': turn"),
+        ({}, ["a text", 2.5] * 75, LABELS, "numbers, or be a DataFrame; got texts such as 'a text': a list of"),
         ({}, [["red", "blue"]] * 150, LABELS, "X must hold numbers, or be a DataFrame; got texts such as 'red'"),
     ],
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from symloss.cli.options import DATA, OPTIONS, SOURCE, QuietGroup, QuietHelp, argument, option, with_options
 from symloss.cli.output import bar, print_rows, say, visible
+from symloss.data.columns import Column
 from symloss.data.source import DataSource, warn
-from symloss.data.table_encoder import NO_TEXT, Column
+from symloss.training.progress import ProgressLines
 
 NAMED = 3  # how many columns a remark names. `symloss data show` lists all.
 LISTED = 60  # in a table with more columns than this, those of plain numbers share one line
@@ -56,7 +57,7 @@ def show(*, options: dict[str, Any]) -> None:
     """Show how data will be interpreted: the input shape, the columns of a table and the class counts."""
     from symloss.data import open_data
 
-    opened = open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn)
+    opened = open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn, progress=encoding())
     kind = "files, decoded when needed" if opened.streamed else "in memory"
     say(f"{visible(opened.name)}: inputs {' x '.join(map(str, opened.input_shape))}, {kind}")
     if opened.encoder is not None:
@@ -71,15 +72,26 @@ def show(*, options: dict[str, Any]) -> None:
     )
 
 
+def encoding() -> Callable[[int, int], None]:
+    """Return what says on stderr how many texts are encoded, now and then; nothing of a few."""
+    lines = ProgressLines()
+
+    def tell(done: int, total: int) -> None:
+        if done < total or lines.line:
+            lines.step("encoding texts", done, total)
+
+    return tell
+
+
 def say_columns(columns: Sequence[Column]) -> None:
-    """Say in a line each which columns were left out though nobody asked for it, and which may be ids."""
+    """Say in a line each which columns were left out though nobody asked for it, may be ids, or are free text."""
     groups = {
-        ("left out", False): ("left out", "--settings keep=COLUMN uses one that looks like an id"),
-        ("left out", True): ("left out", NO_TEXT),
-        ("number", False): ("used as features", "--settings drop=COLUMN leaves one out"),
+        "left out": ("left out", "--settings keep=COLUMN uses one that looks like an id"),
+        "number": ("used as features", "--settings drop=COLUMN leaves one out"),
+        "text": ("encoded", "--settings drop=COLUMN leaves one out"),
     }
-    for group, (what, hint) in groups.items():
-        found = [column for column in columns if column.notable and (column.kind, column.is_free_text) == group]
+    for kind, (what, hint) in groups.items():
+        found = [column for column in columns if column.notable and column.kind == kind]
         if found:
             named = ", ".join(f"{column.name!r} ({column.reason})" for column in found[:NAMED])
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.data import say_columns
+from symloss.cli.data import encoding, say_columns
 from symloss.cli.options import OPTIONS, RUN, SOURCE, WHERE, AsJson, Model, Trained, flag, option, with_options
 from symloss.cli.output import LiveProgress, print_data, print_json, print_rows, say, show_progress
 from symloss.data.source import KNOWN, DataSource, warn
@@ -159,7 +159,8 @@ def open_from(options: dict[str, Any]) -> DataSet:
     with opening(options["data"]):
         from symloss.data.opening import open_data  # with torch, which takes seconds
 
-        data = open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn)
+        where: dict[str, Any] = {"root": options["data_dir"], "on_bad": warn}
+        data = open_data(DataSource.of(options), **where, progress=encoding() if _speaks(options) else None)
     if data.encoder is not None and _speaks(options):
         say_columns(data.encoder.columns_)
     return data

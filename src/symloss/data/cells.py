@@ -6,8 +6,9 @@ import itertools
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
@@ -202,9 +203,13 @@ class Table(ABC):
 
     def _no_number(self, column: str, hint: str = "") -> ValueError:
         """Make the error for the first cell of a column that is neither a number nor missing."""
+        return self.first_wrong(column, NUMBER, lambda cell: number(cell) is not None, hint)
+
+    def first_wrong(self, column: str, wanted: str, right: Callable[[str], bool], hint: str = "") -> ValueError:
+        """Make the error for the first cell of a column that is neither right nor missing."""
         cells = enumerate(self._column(column))
-        row, cell = next((row, cell) for row, cell in cells if not is_gap(cell) and number(cell) is None)
-        return self.wrong_cell(column, NUMBER, cell, row, hint)
+        row, cell = next((row, cell) for row, cell in cells if not is_gap(cell) and not right(cell))
+        return self.wrong_cell(column, wanted, cell, row, hint)
 
     def _column(self, column: str) -> list[str]:
         return dict(self._spelled([column]))[column]
@@ -291,8 +296,9 @@ class FrameTable(Table):
             yield name, ["" if cell is None else str(cell).strip() for cell in self._plain(name, values)]
 
     def _plain(self, column: str, values: Any) -> Any:
-        """Return the cells of a column as Python's objects. Whole numbers keep all their digits."""
-        return (self._value(value, column) for value in np.asarray(values).tolist())
+        """Return the cells of a column as Python's objects. Whole numbers keep all their digits. Dates are ISO text."""
+        cells = np.asarray(values)
+        return (self._value(value, column) for value in (_iso(cells) if cells.dtype.kind == "M" else cells).tolist())
 
     def _value(self, value: Any, column: str) -> str | int | float | None:
         """Read a cell of a column of objects: a text, a number, or None."""
@@ -300,6 +306,8 @@ class FrameTable(Table):
             return value
         if value is None or type(value).__name__ in ("NAType", "NaTType") or value is np.ma.masked:
             return None
+        if isinstance(value, date):  # which a datetime is, and a Timestamp of pandas
+            return value.isoformat()
         if isinstance(value, (Real, Decimal)):
             return None if math.isnan(value) else float(value)
         raise self._neither(column, brief(value))
@@ -342,6 +350,8 @@ class FrameTable(Table):
         values = np.asarray(given)
         if values.dtype.kind in "iufb" and values.ndim == 1:
             return values.astype(np.float64)
+        if values.dtype.kind == "M" and values.ndim == 1:
+            return None
         if values.dtype.kind not in "OUST" or values.ndim != 1:
             raise self._neither(column, getattr(given, "dtype", None) or getattr(given, "type", values.dtype))
         found = [self._value(value, column) for value in values.tolist()]
@@ -355,3 +365,12 @@ class FrameTable(Table):
         if None in spelled:
             raise self._no_number(column)
         return np.array(spelled, np.float64)
+
+
+def _iso(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Return dates as texts (N,), without a time where all are midnight; None for a missing one."""
+    precise = values.astype("datetime64[us]")
+    short = (precise == precise.astype("datetime64[D]")) | np.isnat(precise)
+    texts = np.datetime_as_string(precise, unit="D" if short.all() else "us").astype(object)
+    texts[np.isnat(precise)] = None
+    return texts

@@ -28,6 +28,7 @@ from symloss.data.published import open_cifar, open_digits, open_idx, open_webvi
 from symloss.data.source import COLUMN_LISTS, FILES, TABLES, VOUCHED, BadFiles, DataDescription, DataSource, existing
 from symloss.data.table_encoder import TableEncoder
 from symloss.data.tables import TableFile, open_table, require_labels
+from symloss.encoders.texts import Progress
 from symloss.environment import data_root
 
 _KEEP = "(--settings keep=COLUMN, or keep=, takes a column that looks like an id)"
@@ -37,7 +38,12 @@ OnBad = Callable[[Path, str], None]
 
 
 def open_data(
-    source: str | DataSource, *, root: Path | None = None, on_bad: OnBad | None = None, **options: Any
+    source: str | DataSource,
+    *,
+    root: Path | None = None,
+    on_bad: OnBad | None = None,
+    progress: Progress | None = None,
+    **options: Any,
 ) -> DataSet:
     """Open a data set: a published one by its name, or the user's own by its path.
 
@@ -46,15 +52,16 @@ def open_data(
     - a folder of images by class, or with ``train/`` and ``test/`` (or ``val/``) of that kind;
     - a ``.csv``, ``.tsv`` or ``.parquet`` table of image files (in the column ``image``) and labels (in the column
       ``label``);
-    - a ``.csv``, ``.tsv`` or ``.parquet`` table of numbers and categories with a column ``label``;
+    - a ``.csv``, ``.tsv`` or ``.parquet`` table of numbers, categories, dates and texts with a column ``label``;
     - an ``.npz`` with ``x`` and ``y``.
 
     Args:
         source: where the data comes from and how it is read, or only its name or path.
         root: the folder of published data sets; None for :func:`symloss.data.data_root`.
         on_bad: called with the path of each file that ``skip_bad`` leaves out, and what is wrong with it.
+        progress: called with how many texts of a column are encoded, and how many there are.
         options: with a name or path, the other fields of :class:`DataSource`: ``label``, ``image``, ``test``, ``drop``,
-            ``categorical``, ``keep``, ``size``, ``skip_bad``.
+            ``categorical``, ``keep``, ``size``, ``skip_bad``, ``encoder``.
 
     >>> digits = open_data("digits")
     >>> len(digits.train), digits.input_shape, digits.class_names[:3]
@@ -65,7 +72,9 @@ def open_data(
     elif options:
         raise TypeError(f"options must be part of the source; got {', '.join(options)} beside it")
     bad = BadFiles(source.skip_bad, on_bad)
-    found = _open_published(source, root or data_root(), bad) if source.is_published else _open_own(source, bad)
+    found = (
+        _open_published(source, root or data_root(), bad) if source.is_published else _open_own(source, bad, progress)
+    )
     return replace(found, labels_are_true=source.data in VOUCHED)
 
 
@@ -84,11 +93,11 @@ def _open_published(source: DataSource, root: Path, bad: BadFiles) -> DataSet:
     return shrunk(found, int(checks.number("size", source.size, "[1, 4096]", whole=True)))
 
 
-def _open_own(source: DataSource, bad: BadFiles) -> DataSet:
+def _open_own(source: DataSource, bad: BadFiles, progress: Progress | None) -> DataSet:
     path, test = source.paths()
     suffix = path.suffix.lower()
     if suffix in TABLES and not path.is_dir():
-        return _open_table(source, open_table(path), None if test is None else open_table(test), bad)
+        return _open_table(source, open_table(path), None if test is None else open_table(test), bad, progress)
     source.refuse(COLUMN_LISTS, NO_TABLE)
     if path.is_dir():
         return open_folder(path, test, bad, source.size)
@@ -98,29 +107,34 @@ def _open_own(source: DataSource, bad: BadFiles) -> DataSet:
     raise ValueError(f"data must be a folder or a file ending in {', '.join(FILES)}; got {str(path)!r}")
 
 
-def _open_table(source: DataSource, train: TableFile, test: TableFile | None, bad: BadFiles) -> DataSet:
+def _open_table(
+    source: DataSource, train: TableFile, test: TableFile | None, bad: BadFiles, progress: Progress | None
+) -> DataSet:
     require_labels([train] if test is None else [train, test], source.label)
     image = image_column(train, source.image)
     if image is None:
         source.refuse(["size"], NO_FILES)
-        return _open_features(source, train, test, bad)
+        return _open_features(source, train, test, bad, progress)
     source.refuse(COLUMN_LISTS, NO_TABLE)
     clean = None if test is None else list_table(test, source.label, image, bad)
     found = open_images(train.path.stem, list_table(train, source.label, image, bad), clean, bad, source.size)
     return replace(found, image=image)
 
 
-def _open_features(source: DataSource, train: TableFile, test: TableFile | None, bad: BadFiles) -> DataSet:
+def _open_features(
+    source: DataSource, train: TableFile, test: TableFile | None, bad: BadFiles, progress: Progress | None
+) -> DataSet:
     """Open a data set of float32 features. All columns but the label's are features."""
     columns = [column for column in train.columns if column != source.label]
     if not columns:
         raise ValueError(f"{train.path} must have a column of features beside {source.label!r}; got none")
-    encoder = TableEncoder(source.drop, source.categorical, source.keep)
+    encoder = TableEncoder(source.drop, source.categorical, source.keep, source.encoder, progress=progress)
 
     def part(table: TableFile, encode: Callable[[Collection[int]], Matrix]) -> Part:
         labels, without = table.labels(source.label, bad)
         rows = [row for row in range(len(labels) + len(without)) if row not in without]
-        return Part(torch.from_numpy(encode(without)), labels, table.path, Origin(rows=rows))
+        features = torch.from_numpy(encode(without))
+        return Part(features, labels, table.path, Origin(rows=rows), encoder.checksum(table, without))
 
     rows = part(train, lambda without: encoder.fit_transform_table(train, columns, without, _KEEP))
     clean = None if test is None else part(test, lambda without: encoder.transform_table(test, without))

@@ -40,6 +40,8 @@ class DataSource:
             :func:`symloss.data.images.chosen_size`. Images of a published data set are shrunk to it, see
             :func:`symloss.data.published.shrunk`.
         skip_bad: skip unreadable images, empty class folders and unlabelled rows.
+        encoder: how free text in tables becomes features: "auto", "none", or the name of an encoder, see
+            :class:`symloss.data.table_encoder.TableEncoder`.
     """
 
     data: str
@@ -51,6 +53,7 @@ class DataSource:
     keep: tuple[str, ...] = ()
     size: int | None = None
     skip_bad: bool = False
+    encoder: str = "auto"
 
     def __post_init__(self) -> None:
         for name in COLUMN_LISTS:
@@ -64,7 +67,7 @@ class DataSource:
 
         >>> DataSource.of({"data": "x.csv", "drop": "id, when", "test": None, "epochs": 3})
         DataSource(data='x.csv', label='label', image=None, test=None, drop=('id', 'when'), categorical=(), keep=(), \
-size=None, skip_bad=False)
+size=None, skip_bad=False, encoder='auto')
         """
         chosen = {field.name: options[field.name] for field in fields(cls) if options.get(field.name) is not None}
         for name in COLUMN_LISTS:

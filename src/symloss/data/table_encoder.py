@@ -6,182 +6,31 @@ as JSON, and it takes twice as long.
 
 from __future__ import annotations
 
-import itertools
-import re
+import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
-from symloss.data.cells import LARGEST, Cells, FrameTable, Matrix, Table, Text, is_whole
+from symloss.data.cells import LARGEST, Cells, FrameTable, Matrix, Table, Text
+from symloss.data.columns import FREE_TEXT, KINDS, MOST_CATEGORIES, Column, describe_cells
+from symloss.data.dates import WANTED, Dates, learn_dates, moments, seconds
+from symloss.encoders.texts import (
+    Progress,
+    TextEncoder,
+    auto_text_encoder,
+    check_text_encoder,
+    text_encoder,
+    text_encoder_from_document,
+)
 
-Kind = Literal["number", "category", "left out"]
-KINDS: tuple[Kind, ...] = ("number", "category", "left out")
-MOST_CATEGORIES = 64
-"""A column of text becomes at most so many features. The last of them stands for all rare categories."""
-ROWS_OF_IDS = 20  # in fewer rows it is nothing special that all values are different
-CHANCE = 0.01  # whole numbers that are all different are ids if that has at most this chance among as many random ones
-NEARLY_ALL = 0.9  # text of which this share is different is no category
-WORDS, MANY_WORDS = 3, 8
-"""Text that is nearly all different is free text if half of its values have this many words. Text of which only half is
-different must have many."""
-_SAMPLE, _START = 1000, 500
-"""How many values are looked at to count words, and how many characters of each."""
-FREE_TEXT = "looks like free text"
-NO_TEXT = "text columns are not supported directly yet: turn them into embeddings, as docs/text.md shows"
-"""What to do about a column of free text."""
-_UNSPACED = re.compile("[\u3040-\u9fff]")
-"""Chinese and Japanese, which put no spaces between words."""
-_ID = "whole numbers, all different: looks like an id"
-_ID_NAME = re.compile(r"(.*[^a-z])?(id|idx|index|uuid|guid)|row|unnamed: 0|")
-_CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
-
-
-class Column(NamedTuple):
-    """What becomes of a column, and why; ``notable`` if a person who did not ask should be told.
-
-    This is a tuple, because there may be a million columns.
-    """
-
-    name: str
-    kind: Kind
-    reason: str
-    notable: bool = False
-
-    @property
-    def is_free_text(self) -> bool:
-        """Whether it was left out as free text."""
-        return self.kind == "left out" and self.reason.startswith(FREE_TEXT)
-
-
-def describe_cells(
-    cells: Cells, drop: Collection[str] = (), categorical: Collection[str] = (), keep: Collection[str] = ()
-) -> tuple[Column, ...]:
-    """Say what becomes of each column of a table; ``cells`` are those of all columns that are not dropped.
-
-    >>> from symloss.data.cells import FrameTable
-    >>> cells = FrameTable({"size": [1.5, None], "colour": ["red", "blue"]}).cells(["size"])
-    >>> for column in describe_cells(cells, drop=["colour"]):
-    ...     print(column.name, column.kind, column.reason, sep=": ")
-    size: number: numbers, 50 % missing: the median, and a column that marks them
-    colour: left out: dropped, as asked
-    """
-    found = {name: Column(name, "left out", "dropped, as asked") for name in drop}
-    found |= _describe_numbers(cells, frozenset(keep))
-    for name, texts in cells.texts.items():
-        asked = "as asked" if name in categorical else "declared" if name in cells.declared else ""
-        found[name] = _describe_text(name, texts, asked, name in keep)
-    if all(column.kind == "left out" for column in found.values()):
-        # Numbers that look like ids, but are not called so, are features where there are no others.
-        unnamed = [name for name, column in found.items() if column.reason == _ID and not _named_like_an_id(name)]
-        reason = "whole numbers, all different, but there are no other features"
-        found |= {name: Column(name, "number", reason, True) for name in unnamed}
-    return tuple(found[name] for name in cells.names if name in found)
-
-
-def _describe_numbers(cells: Cells, keep: Collection[str]) -> dict[str, Column]:
-    found = {name: Column(name, "number", "numbers") for name in cells.number_names}
-    rows, missing = len(cells), np.isnan(cells.numbers).sum(axis=0)
-    for place in np.flatnonzero(missing).tolist():
-        name, gaps = cells.number_names[place], int(missing[place])
-        if gaps == rows:
-            found[name] = Column(name, "left out", "no value in any row", True)
-        else:
-            reason = f"numbers, {share(gaps, rows)} missing: the median, and a column that marks them"
-            found[name] = Column(name, "number", reason)
-    # The first rows tell most columns apart from whole numbers. A missing value is not equal to itself.
-    first = cells.numbers[:100]
-    likely = np.flatnonzero((first == np.floor(first)).all(axis=0)).tolist() if rows > 1 else []
-    for place in likely:
-        name, values = cells.number_names[place], cells.numbers[:, place]
-        named = _named_like_an_id(name)
-        if (rows < ROWS_OF_IDS and not named) or not _whole_and_different(values, cells.whole.get(name)):
-            continue
-        # As many random numbers would hardly all be different: the birthday problem.
-        width = float(values.max()) - float(values.min()) + 1
-        sure = named or rows**2 / (2 * width) >= -float(np.log(CHANCE))
-        if name in keep:
-            found[name] = Column(name, "number", "whole numbers, all different: kept, as asked")
-        elif sure:
-            found[name] = Column(name, "left out", _ID, True)
-        else:
-            reason = "whole numbers, all different: to be dropped if it is an id"
-            found[name] = Column(name, "number", reason, True)
-    return found
-
-
-def _whole_and_different(values: NDArray[np.float32], texts: Text | None) -> bool:
-    """Return whether numbers are whole and all different: by their texts, where float32 does not tell them apart."""
-    if texts is not None:
-        return len(set(texts)) == len(texts) and is_whole(texts)
-    some_equal = any(len(np.unique(part)) < len(part) for part in (values[:100], values))
-    return not some_equal and bool((values == np.floor(values)).all())
-
-
-def _named_like_an_id(name: str) -> bool:
-    name = name.strip()
-    return bool(_ID_NAME.fullmatch(name.lower()) or _CAMEL_ID.fullmatch(name))
-
-
-def _describe_text(name: str, texts: Text, asked: str, kept: bool) -> Column:
-    values = dict.fromkeys(text for text in texts if text is not None)  # in the order of the rows
-    gaps = sum(text is None for text in texts)
-    if not values:
-        return Column(name, "left out", "no value in any row", True)
-    if not (asked or kept) and (reason := _useless(name, values, gaps, len(texts))):
-        return Column(name, "left out", reason, True)
-    count = f"{len(values)} value{'s' if len(values) > 1 else ''}"
-    reason = f"text with {count}" if not asked else f"a category {asked}, {count}"
-    if len(values) + (gaps > 0) > MOST_CATEGORIES:
-        reason += f": the {MOST_CATEGORIES - 1} most frequent, and one for all others"
-    if gaps:
-        reason += f"; {share(gaps, len(texts))} missing count as a value"
-    return Column(name, "category", reason)
-
-
-def _useless(name: str, values: Collection[str], gaps: int, rows: int) -> str:
-    """Why a column of text is left out; empty if it is not."""
-    distinct, filled = len(values), rows - gaps
-    if distinct == 1 and not gaps:
-        return "text, always the same"
-    if _is_free_text(values, filled):
-        return f"{FREE_TEXT}, {distinct} different values in {filled} rows"
-    if distinct == filled and (filled >= ROWS_OF_IDS or (_named_like_an_id(name) and not gaps)):
-        return "text, all different: looks like an id"
-    if filled >= ROWS_OF_IDS and distinct >= NEARLY_ALL * filled:
-        return f"text, nearly all different ({distinct} values in {filled} rows)"
-    return ""
-
-
-def _is_free_text(values: Collection[str], filled: int) -> bool:
-    if filled < ROWS_OF_IDS or 2 * len(values) < filled:
-        return False
-    words = float(np.median([_words(value) for value in itertools.islice(values, _SAMPLE)]))
-    return words >= (WORDS if len(values) >= NEARLY_ALL * filled else MANY_WORDS)
-
-
-def _words(text: str) -> int:
-    """Count the words of a text, without numbers and codes."""
-    words = text[:_START].split()
-    named = sum(any(map(str.isalpha, word)) and not any(map(str.isdigit, word)) for word in words)
-    return named + len(_UNSPACED.findall(text[:_START])) // 2
-
-
-def share(part: int, whole: int) -> str:
-    """Write a share in percent, for people.
-
-    >>> share(1, 8), share(1, 1000)
-    ('12 %', 'less than 1 %')
-    """
-    return f"{100 * part / whole:.0f} %" if 200 * part >= whole else "less than 1 %"
-
-
-FORMAT = 1
-"""The version of the document. It grows when an older symloss could misread one."""
+FORMAT = 2
+"""The version of the document. It grows when an older symloss could misread one; tables of numbers and categories alone
+are still written as the first version."""
 _NAMED = 3  # how many columns a message names
 _BLOCK = 2**22  # how many cells the medians of complete columns are computed of at once
 
@@ -221,6 +70,22 @@ class Category(NamedTuple):
         return (*named, *([f"{self.name}=(rare)"] if self.others else []))
 
 
+class TextColumn(NamedTuple):
+    """A column of free text, and what encodes it. A missing value is the empty text."""
+
+    name: str
+    encoder: TextEncoder
+
+    def features(self, texts: Text, progress: Progress | None) -> Matrix:
+        """Return the features of the texts (N, width)."""
+        return self.encoder.transform([text or "" for text in texts], progress)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The column and a number from 0."""
+        return tuple(f"{self.name}[{place}]" for place in range(self.encoder.width))
+
+
 class TableEncoder:
     """Turns tables into float32 features. Nothing is scaled: complete numbers come out as they are.
 
@@ -228,6 +93,10 @@ class TableEncoder:
         drop: columns to leave out.
         categorical: columns whose values are categories, although they are numbers.
         keep: columns to use, although they look like ids.
+        encoder: how free text becomes features: "minilm", "tfidf" or "sentence-transformers:NAME"; "auto" for "minilm"
+            where it is installed, else "tfidf"; "none" to leave free text out.
+        text: columns of free text, although they do not look like it.
+        progress: called with how many texts of a column are encoded, and how many there are.
 
     Attributes:
         columns_: what becomes of each column.
@@ -241,12 +110,23 @@ class TableEncoder:
            [3.  , 0.  , 0.  , 0.  ]], dtype=float32)
     """
 
-    def __init__(self, drop: Sequence[str] = (), categorical: Sequence[str] = (), keep: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        drop: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        encoder: str = "auto",
+        text: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> None:
         self.drop, self.categorical, self.keep = tuple(drop), tuple(categorical), tuple(keep)
+        self.encoder, self.text, self.progress = encoder, tuple(text), progress
 
     columns_: tuple[Column, ...]
     _numbers: Numbers
     _categories: tuple[Category, ...]
+    _dates: tuple[Dates, ...]
+    _texts: tuple[TextColumn, ...]
 
     def fit(self, frame: Any) -> TableEncoder:
         """Learn from the training rows: a DataFrame, or a mapping of names to columns.
@@ -265,8 +145,7 @@ class TableEncoder:
         features = self.fit_transform_table(table, table.columns)
         found = [column for column in self.columns_ if column.kind == "left out" and column.notable]
         if found:
-            hint = f"; {NO_TEXT}" if any(column.is_free_text for column in found) else ""
-            warnings.warn(f"columns are not used as features: {_named(found)}{hint}", UserWarning, stacklevel=3)
+            warnings.warn(f"columns are not used as features: {_named(found)}", UserWarning, stacklevel=3)
         return features
 
     def fit_transform_table(
@@ -276,32 +155,70 @@ class TableEncoder:
 
         ``columns`` may be features. Where all look like ids, the message ends with the hint.
         """
+        if self.encoder not in ("auto", "none"):
+            check_text_encoder(self.encoder)
         dropped, known = frozenset(self.drop), frozenset(columns)
-        for argument in ("drop", "categorical", "keep"):
+        for argument in ("drop", "categorical", "keep", "text"):
             for name in getattr(self, argument):
                 if name not in known:
                     hint = checks.nearest(name, map(str, known))
                     raise ValueError(f"{argument} must name columns of {table.where}; got {name!r}, {hint}")
                 if argument != "drop" and name in dropped:
                     raise ValueError(f"{argument} must name other columns than drop; got {name!r} in both")
-        cells = table.cells([name for name in columns if name not in dropped], self.categorical, without)
-        self.columns_ = describe_cells(cells, self.drop, self.categorical, self.keep)
+        names = [name for name in columns if name not in dropped]
+        cells = table.cells(names, (*self.categorical, *self.text), without)
+        self.columns_ = describe_cells(
+            cells, self.drop, self.categorical, self.keep, self.text, encoded=self.encoder != "none"
+        )
         if all(column.kind == "left out" for column in self.columns_):
             # Free text explains most, wherever its column stands.
-            found = sorted(self.columns_, key=lambda column: not column.is_free_text)
-            hint = f"; {NO_TEXT}" if any(column.is_free_text for column in found) else hint and f" {hint}"
+            found = sorted(self.columns_, key=lambda column: not column.reason.startswith(FREE_TEXT))
+            hint = "" if found and found[0].reason.startswith(FREE_TEXT) else hint and f" {hint}"
             raise ValueError(f"{table.where} must have a column of features; got {_named(found) or 'no columns'}{hint}")
+        self._learn(cells)
+        return self._features(cells)
+
+    def _learn(self, cells: Cells) -> None:
         names = {kind: tuple(column.name for column in self.columns_ if column.kind == kind) for kind in KINDS}
         self._numbers = _learn_numbers(names["number"], _select(cells, names["number"]))
         self._categories = tuple(_learn_category(name, cells.texts[name]) for name in names["category"])
-        return self._features(cells)
+        self._dates = tuple(learn_dates(name, _moments(cells.texts[name])) for name in names["date"])
+        self._texts = tuple(TextColumn(name, self._learn_texts(name, cells.texts[name])) for name in names["text"])
+        widths = {column.name: column.encoder.width for column in self._texts}
+        self.columns_ = tuple(
+            column._replace(reason=f"{column.reason}: {widths[column.name]} features by {self._chosen()}{self._hint()}")
+            if column.name in widths
+            else column
+            for column in self.columns_
+        )
+
+    def _learn_texts(self, name: str, texts: Text) -> TextEncoder:
+        try:
+            return text_encoder(self._chosen()).fit([text or "" for text in texts])
+        except ValueError as error:
+            if isinstance(error, ImportError):  # a package that is not installed
+                raise
+            raise ValueError(f"column {name!r}: {error}") from error
+
+    def _chosen(self) -> str:
+        return auto_text_encoder() if self.encoder == "auto" else self.encoder
+
+    def _hint(self) -> str:
+        """Say how to get a better encoder than the one that "auto" found."""
+        fallback = self.encoder == "auto" and self._chosen() == "tfidf"
+        return "; pip install 'symloss[text]' brings sentence embeddings" if fallback else ""
 
     @property
     def feature_names_(self) -> tuple[str, ...]:
-        """The names of the features: all numbers, the marks of missing values, then all categories."""
+        """The names of the features: all numbers, the marks of missing values, then categories, dates and texts."""
         names, places = self._numbers.names, np.flatnonzero(self._numbers.marked)
-        named = (name for category in self._categories for name in category.feature_names)
+        named = (name for column in self._others for name in column.feature_names)
         return (*names, *(f"{names[place]} is missing" for place in places), *named)
+
+    @property
+    def _others(self) -> tuple[Category | Dates | TextColumn, ...]:
+        """What was learnt of the columns that are no numbers, in the order of their features."""
+        return (*self._categories, *self._dates, *self._texts)
 
     def transform(self, frame: Any) -> Matrix:
         """Return the features (N, d) of a DataFrame, or of a mapping of names to columns."""
@@ -309,17 +226,42 @@ class TableEncoder:
 
     def transform_table(self, table: Table, without: Collection[int] = ()) -> Matrix:
         """Return the features (N, d) of a table, ``without`` the rows of these numbers."""
-        return self._features(
-            table.cells_as(self._numbers.names, [category.name for category in self._categories], without)
-        )
+        return self._features(self._cells(table, without))
+
+    def _cells(self, table: Table, without: Collection[int]) -> Cells:
+        """Read the columns that are used. A date that is none is refused."""
+        cells = table.cells_as(self._numbers.names, [column.name for column in self._others], without)
+        for column in self._dates:
+            if moments(cells.texts[column.name]) is None:
+                raise table.first_wrong(column.name, WANTED, lambda cell: seconds(cell) is not None)
+        return cells
+
+    def checksum(self, table: Table, without: Collection[int] = ()) -> str | None:
+        """Return a checksum of what features of texts are computed from; None for a table without texts.
+
+        The features themselves differ in the last digit from machine to machine.
+        """
+        if not self._texts:
+            return None
+        cells = self._cells(table, without)
+        digest = hashlib.sha256(self._features_without_texts(cells).tobytes())
+        for name, encoder in self._texts:
+            digest.update(repr((name, encoder.name, cells.texts[name].tolist())).encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
 
     def _features(self, cells: Cells) -> Matrix:
+        plain = self._features_without_texts(cells)
+        encoded = [column.features(cells.texts[column.name], self.progress) for column in self._texts]
+        return np.concatenate([plain, *encoded], axis=1) if encoded else plain
+
+    def _features_without_texts(self, cells: Cells) -> Matrix:
         numbers = _select(cells, self._numbers.names)
         gaps = np.isnan(numbers)
         marks = gaps[:, self._numbers.marked].astype(np.float32)
         if gaps.any():
             numbers = np.where(gaps, self._numbers.medians, numbers)
         parts = [marks, *(category.features(cells.texts[category.name]) for category in self._categories)]
+        parts += [column.features(_moments(cells.texts[column.name])) for column in self._dates]
         return np.concatenate([numbers, *parts], axis=1) if sum(part.shape[1] for part in parts) else numbers
 
     def to_document(self) -> dict[str, Any]:
@@ -330,11 +272,13 @@ class TableEncoder:
         }
         for category in self._categories:
             learnt[category.name] = {"values": list(category.values), "others": list(category.others)}
+        learnt |= {column.name: column.to_entry() for column in self._dates}
+        learnt |= {column.name: {"encoder": column.encoder.to_document()} for column in self._texts}
         columns = [
             {"name": column.name, "kind": column.kind, "reason": column.reason} | learnt.get(column.name, {})
             for column in self.columns_
         ]
-        return {"format": FORMAT, "columns": columns}
+        return {"format": FORMAT if self._dates or self._texts else 1, "columns": columns}
 
     @classmethod
     def from_document(cls, document: Any, where: object = "the document") -> TableEncoder:
@@ -352,7 +296,9 @@ class TableEncoder:
             if not _is_learnt(entry):
                 raise ValueError(f"{where} must hold what was learnt of each column; got {checks.brief(entry)}")
         encoder.columns_ = tuple(Column(entry["name"], entry["kind"], entry["reason"]) for entry in entries)
-        numbers, categories = ([entry for entry in entries if entry["kind"] == kind] for kind in KINDS[:2])
+        numbers, categories, dates, texts = (
+            [entry for entry in entries if entry["kind"] == kind] for kind in ("number", "category", "date", "text")
+        )
         encoder._numbers = Numbers(
             tuple(entry["name"] for entry in numbers),
             np.array([entry["median"] for entry in numbers], dtype=np.float32),
@@ -360,6 +306,13 @@ class TableEncoder:
         )
         encoder._categories = tuple(
             Category(entry["name"], tuple(entry["values"]), tuple(entry["others"])) for entry in categories
+        )
+        encoder._dates = tuple(found for entry in dates if (found := Dates.from_entry(entry)) is not None)
+        encoder._texts = tuple(
+            TextColumn(
+                entry["name"], text_encoder_from_document(entry["encoder"], f"{where}, column {entry['name']!r}")
+            )
+            for entry in texts
         )
         return encoder
 
@@ -376,7 +329,18 @@ def _is_learnt(entry: Any) -> bool:
         texts = [text for each in lists if isinstance(each, list) for text in each]
         unique = all(isinstance(text, str | None) for text in texts) and 0 < len(texts) == len(set(texts))
         return unique and all(isinstance(each, list) for each in lists)
+    if entry["kind"] == "date":
+        return Dates.from_entry(entry) is not None
+    if entry["kind"] == "text":
+        return isinstance(entry.get("encoder"), dict)
     return entry["kind"] in KINDS
+
+
+def _moments(texts: Text) -> NDArray[np.float64]:
+    """Return the moments of a column of dates."""
+    found = moments(texts)
+    assert found is not None  # whoever reads the cells has looked at them
+    return found
 
 
 def _named(columns: Sequence[Column]) -> str:

@@ -134,8 +134,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Choose a learner by the noisy labels, and fit it.
 
         Args:
-            X: (N, d), an array, a sparse matrix or a tensor; a pandas or polars DataFrame, with numbers, categories and
-                missing values; or images (N, channels, height, width).
+            X: (N, d), an array, a sparse matrix or a tensor; a pandas or polars DataFrame, with numbers, categories,
+                dates, free text and missing values; a list of N texts; or images (N, channels, height, width).
             y: (N,), any labels.
             sample_weight: (N,), the weight of each row.
         """
@@ -191,9 +191,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
         """Return the features as (N, d), and the labels as numbers."""
         features, y = as_array(features), as_array(y)
+        texts = column_of_texts(features)
+        features = features if texts is None else texts
         refuse_texts(features)
         refuse_missing_labels(y)
-        self.encoder_ = TableEncoder().fit(features) if is_mixed_table(features) else None
+        encoder = TableEncoder(text=() if texts is None else texts.columns)
+        self.encoder_ = encoder.fit(features) if is_mixed_table(features) else None
         if self.encoder_ is None:
             refuse_gaps(features)
             features, y = validate_data(
@@ -315,7 +318,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         rows = as_array(X)
         if self.encoder_ is not None:
-            return self.predictor_.probabilities(self.encoder_.transform(rows))
+            texts = column_of_texts(rows)
+            return self.predictor_.probabilities(self.encoder_.transform(rows if texts is None else texts))
         rows = validate_data(self, rows, accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
         if tuple(rows.shape[1:]) != self.input_shape_:
             raise ValueError(f"X must hold rows {self.input_shape_} as in fit; got {tuple(rows.shape[1:])}")
@@ -384,15 +388,35 @@ def refuse_gaps(features: Any) -> None:
             )
 
 
+def column_of_texts(features: Any) -> Any:
+    """Return a list, an array (N,) or (N, 1) or a Series of strings as a DataFrame with the column "text"; else None.
+
+    >>> list(column_of_texts(["late again", "thank you"]).columns)
+    ['text']
+    """
+    listed = isinstance(features, list | tuple) or getattr(getattr(features, "dtype", None), "kind", "O") in "OUT"
+    if not listed or hasattr(features, "columns") or not hasattr(features, "__len__"):
+        return None
+    if np.asarray(features[:1], object).size != 1:
+        return None
+    texts = np.asarray(features, object).ravel().tolist()
+    if len(texts) != len(features) or not any(isinstance(text, str) for text in texts):
+        return None
+    import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    named = pd.DataFrame({"text": np.array(texts, object)})
+    return named if all(isinstance(text, str) or pd.isna(text) is True for text in texts) else None
+
+
 def refuse_texts(features: Any) -> None:
-    """Raise ValueError if features are texts, and no table with named columns."""
+    """Raise ValueError if features are columns of texts without names, or texts among numbers."""
     if sparse.issparse(features) or hasattr(features, "columns"):
         return
     first = np.asarray(features[:1] if hasattr(features, "__len__") else features, object).ravel()[:1]
     if len(first) and isinstance(first[0], str):
         raise ValueError(
-            f"X must hold numbers, or be a DataFrame; got texts such as {checks.brief(first[0])}: turn texts into "
-            "embeddings first (docs/text.md)"
+            f"X must hold numbers, or be a DataFrame; got texts such as {checks.brief(first[0])}: a list of texts "
+            "holds one in each row, and columns need names"
         )
 
 
