@@ -1,14 +1,8 @@
-"""Candidates: learners with their settings; and the learners other than networks, what a fit costs, how they are made.
-
-Costs are formulas, not measurements: the same data and budget must always give the same candidates. They are seconds of
-one core for a fit with predictions for a quarter as many rows. Their constants come from fits of 1,000 to 10,000 rows
-on a server of 2024.
-"""
+"""Candidates: learners with their settings; and the learners other than networks, and how they are made."""
 
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import chain, product, zip_longest
@@ -85,7 +79,6 @@ class Learner:
     kind: str  # the name by which the user chooses it
     estimator: tuple[str, str]  # module and class
     grid: tuple[tuple[tuple[str, float], ...], ...]  # the settings to try, the most promising first
-    seconds: Callable[[Candidate, Shape], float]  # what one fit costs
     # the arguments of the estimator. Called with the candidate, the width of kernels, and a seed
     options: Callable[[Candidate, float, int], dict[str, Any]]
     scalings: tuple[str, ...] = ("raw", "standard")  # how features may be scaled
@@ -139,18 +132,11 @@ def _trees_of(package: str, estimator: str, silent: int, types: tuple[str, ...])
         package,
         ("symloss.adapters.boosting", estimator),
         ((("q", 1.0), ("rounds", 40)), (("q", 0.7), ("rounds", 100))),
-        lambda c, s: 0.1 + c["rounds"] * s.num_classes * (5e-4 + 5e-9 * s.rows * s.features),
         options,
         scalings=("raw",),
         needs=package,
         types=(f"symloss.adapters.boosting.{estimator}", *_OWN_LOSS, *types),
     )
-
-
-def _tried_features(candidate: Candidate, shape: Shape) -> float:
-    """Return how many features a forest tries at each node."""
-    share = candidate.get("share")
-    return math.sqrt(shape.features) if share is None else share * shape.features
 
 
 # In the order of simplicity: where two learners cannot be told apart, the first is taken.
@@ -159,7 +145,6 @@ CLASSICAL = {
         "closed-form",
         ("symloss.closed_form", "UnhingedClassifier"),
         ((),),
-        lambda c, s: 1e-3 + 3e-9 * s.rows * s.features * s.num_classes,
         lambda c, width, seed: {},
         types=("symloss.closed_form.unhinged.UnhingedClassifier", "symloss.closed_form.sums.ClassSums", "numpy.dtype"),
     ),
@@ -167,7 +152,6 @@ CLASSICAL = {
         "logistic",
         ("sklearn.linear_model", "LogisticRegression"),
         _values("C", 0.01, 0.001, 0.1, 3e-4, 1.0),
-        lambda c, s: 5e-3 + 2e-7 * s.rows * s.features * s.num_classes,
         lambda c, width, seed: {"C": c["C"], "max_iter": 300},
         scalings=("standard",),
     ),
@@ -175,7 +159,6 @@ CLASSICAL = {
         "lda",
         ("sklearn.discriminant_analysis", "LinearDiscriminantAnalysis"),
         ((),),
-        lambda c, s: 5e-3 + 4e-9 * s.rows * s.features * (s.features + 10) + 2e-10 * s.features**3,
         lambda c, width, seed: {"solver": "lsqr", "shrinkage": "auto"},
         scalings=("standard",),
         sparse=False,
@@ -185,7 +168,6 @@ CLASSICAL = {
         "closed-form",
         ("symloss.closed_form", "KernelUnhingedClassifier"),
         _values("gamma", 1.0, 4.0),
-        lambda c, s: 2e-3 + 3e-9 * s.rows**2 * (s.features / 8 + 8),
         lambda c, width, seed: {"gamma": c["gamma"] * width},
         sparse=False,
         types=("symloss.closed_form.kernel.KernelUnhingedClassifier",),
@@ -194,7 +176,6 @@ CLASSICAL = {
         "k-nn",
         ("sklearn.neighbors", "KNeighborsClassifier"),
         _values("neighbours", 5, 15, 30, 60),
-        lambda c, s: 2e-3 + 2e-9 * s.rows**2 * (s.features / 8 + 4),
         lambda c, width, seed: {"n_neighbors": int(c["neighbours"]), "weights": "distance"},
         weighted=False,
         types=("sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"),
@@ -208,7 +189,6 @@ CLASSICAL = {
             for cost in (1.0, 3.0, 0.3, 10.0)
             if cost < 10 or gamma <= 1
         ),
-        lambda c, s: 5e-3 + 1.2e-9 * s.rows**2 * (s.features + 20) * math.sqrt(c["C"] + 1),
         lambda c, width, seed: {"C": c["C"], "gamma": c["gamma"] * width},
     ),
     "forest": Learner(
@@ -221,7 +201,6 @@ CLASSICAL = {
             (("leaf", 10), ("share", 0.6)),
             (("leaf", 1),),
         ),
-        lambda c, s: 0.05 + 1.2e-6 * s.rows * math.log2(s.rows + 1) * _tried_features(c, s),
         lambda c, width, seed: {
             "n_estimators": TREES,
             "min_samples_leaf": int(c["leaf"]),
@@ -235,7 +214,6 @@ CLASSICAL = {
         "boosting",
         ("sklearn.ensemble", "HistGradientBoostingClassifier"),
         ((("rate", 0.1), ("depth", 3)), (("rate", 0.05),), (("rate", 0.1),)),
-        lambda c, s: 0.1 + 100 * s.num_classes * (1e-3 + 2e-8 * s.rows * s.features),
         lambda c, width, seed: {
             "learning_rate": c["rate"],
             "max_depth": None if c.get("depth") is None else int(c["depth"]),

@@ -1,4 +1,4 @@
-"""How many labels are wrong: a range over what noisy labels allow, as they cannot tell noise from overlapping classes."""
+"""How many labels are wrong: a range, as noisy labels cannot tell noise from overlapping classes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CERTAIN, FEWEST = 0.2, 30
 def rate_range(scores: Floats, noisy: Rows) -> tuple[float, float]:
     """Return the least and the greatest share of wrong labels that held-out scores (N, C) allow.
 
-    At the upper end all doubt is noise: every label that is not the prediction is wrong. At the lower end it is overlap:
-    labels are wrong as often as where the prediction is most certain, or as the most likely transition matrix says,
-    whichever is less.
+    At the upper end all doubt is noise: every label that is not the prediction is wrong. At the lower end all doubt is
+    overlap: labels are wrong as often as where the prediction is most certain, or as the most likely transition matrix
+    says, whichever is less.
 
     >>> scores = np.repeat([[2.0, 0.0], [0.0, 2.0]], 500, 0)
     >>> noisy = np.repeat([0, 1], 500)

@@ -14,11 +14,11 @@ import numpy as np
 from scipy import sparse  # type: ignore[import-untyped]
 
 from symloss.fit.choice import Epochs, Judged, judged, ranked
+from symloss.fit.cost import HALVED, seconds
 from symloss.fit.held_out import LearnerFailed, Trainer, network_predictions
-from symloss.fit.learners import CLASSICAL, Candidate, Shape, candidates
+from symloss.fit.learners import Candidate, Shape, candidates
 from symloss.fit.networks import Factory, NetworkSchedule
-from symloss.fit.stacks import HIDDEN
-from symloss.fit.training_data import SCALINGS, Split, rows_held_out
+from symloss.fit.training_data import Split, rows_held_out
 from symloss.writing import clear_write_errors, write_whole
 
 LOSSES = ("alpha-mae", "mae", "gce", "sgce", "ce", "alpha-mae:alpha=5")
@@ -34,8 +34,6 @@ SHARE = 0.75
 """Of the budget, for networks. The other learners have the rest."""
 STOPS_AT = 0.5
 """The share of the epochs after which a network that was chosen stops, about."""
-HALVED = 0.45
-"""The share of its epochs that a candidate sees on average, where the worse half is given up twice."""
 
 
 class Memory:
@@ -197,7 +195,7 @@ def affordable(search: Search) -> list[Candidate]:
     left = search.budget * (with_networks if "network" in search.learners else 0.6)
     chosen = []
     for candidate in candidates(search.shape, search.learners):
-        cost = len(search.splits) * CLASSICAL[candidate.learner].seconds(candidate, search.shape)
+        cost = len(search.splits) * seconds(candidate, search.shape)
         if cost <= left:
             chosen.append(candidate)
             left -= cost
@@ -234,27 +232,19 @@ def _scaling(found: Sequence[Judged]) -> str:
     """Networks take the scaling with which the learners that measure distances did better."""
     by_distance = [one for one in found if one.candidate.learner in ("svc", "k-nn", "kernel-unhinged")]
     telling = [one for one in by_distance if not one.nearly_constant]
-    best = {
-        each: max((one.score for one in telling if one.candidate.scaling == each), default=0.0) for each in SCALINGS
-    }
+    best = {"raw": 0.0, "standard": 0.0}
+    for one in telling:
+        best[one.candidate.scaling] = max(best[one.candidate.scaling], one.score)
     return "raw" if best["raw"] > best["standard"] else "standard"
 
 
 def linear_candidates(search: Search) -> list[Candidate]:
     """Return the linear layers to try: as many as an eighth of the budget allows."""
-    cost = linear_seconds(search.shape) * len(search.splits)
-    few = int(search.budget / 8 / cost)
     every = [
         Candidate("linear", (("decay", decay),), "standard", loss) for decay, loss in product(DECAYS, LINEAR_LOSSES)
     ]
-    return sorted(every[:few], key=lambda one: str(one.loss))
-
-
-def linear_seconds(shape: Shape) -> float:
-    """Return about how long one core takes to train one of the stacked linear layers."""
-    schedule = NetworkSchedule.of(shape.rows)
-    steps = schedule.epochs * max(1, shape.rows // schedule.batch)
-    return HALVED * steps * (5e-5 + schedule.batch * shape.features * (shape.num_classes + 5) * 2e-10)
+    cost = HALVED * seconds(every[0], search.shape) * len(search.splits)
+    return sorted(every[: int(search.budget / 8 / cost)], key=lambda one: str(one.loss))
 
 
 def network_candidates(search: Search, scaling: str) -> list[Candidate]:
@@ -262,9 +252,9 @@ def network_candidates(search: Search, scaling: str) -> list[Candidate]:
     if search.model is None:
         pairs = list(product(search.losses, WEIGHT_DECAYS))
         # Half of them stop after a fifth of the epochs, and half of the others after two fifths.
-        cost = 0.4 * network_seconds(search.shape) * len(search.splits)
-        pairs = pairs[: max(1, int(search.budget * 0.35 / cost))]
-        return [Candidate("network", (("decay", decay),), scaling, loss) for loss, decay in pairs]
+        every = [Candidate("network", (("decay", decay),), scaling, loss) for loss, decay in pairs]
+        cost = HALVED * seconds(every[0], search.shape) * len(search.splits)
+        return every[: max(1, int(search.budget * 0.35 / cost))]
     if search.plan is None:
         search.trainer.progress.phase("no networks are tried: the budget is too small for one")
         return []
@@ -275,24 +265,6 @@ def network_candidates(search: Search, scaling: str) -> list[Candidate]:
         Candidate("network", (("decay", decay), ("epochs", epochs)), scaling, loss, search.model)
         for decay, loss in islice(every, search.plan.candidates)
     ]
-
-
-def network_seconds(shape: Shape) -> float:
-    """Return about how long one core takes to train one of the stacked networks to the end."""
-    schedule = NetworkSchedule.of(shape.rows)
-    steps = schedule.epochs * max(1, shape.rows // schedule.batch)
-    return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.num_classes + 10) * 3e-10)
-
-
-def seconds(candidate: Candidate, shape: Shape) -> float:
-    """Return about how long one core takes for one training of a candidate other than a network of the user's."""
-    if candidate.learner == "network":
-        return network_seconds(shape)
-    return (
-        linear_seconds(shape)
-        if candidate.learner == "linear"
-        else CLASSICAL[candidate.learner].seconds(candidate, shape)
-    )
 
 
 def within_budget(
@@ -308,7 +280,7 @@ def within_budget(
 
 
 def _networks(search: Search, tried: list[Candidate], others: list[Judged]) -> list[Judged]:
-    """Return networks of one architecture, each at its best epoch. They are kept together: they were trained together."""
+    """Return networks of one architecture, each at its best epoch. Trained together, they are kept together."""
     if not tried:
         return []
     names = " ".join(one.name for one in tried)
