@@ -138,7 +138,7 @@ CLASSICAL = {
         "closed-form",
         ("symloss.closed_form", "UnhingedClassifier"),
         ((),),
-        lambda c, s: 1e-3 + 3e-9 * s.rows * s.features * s.num_classes,
+        lambda c, s: 5e-4 + s.rows * (6e-8 + s.features * (4.5e-10 + 1.2e-11 * s.num_classes)),
         lambda c, width, seed: {},
         types=("symloss.closed_form.unhinged.UnhingedClassifier", "symloss.closed_form.sums.ClassSums", "numpy.dtype"),
     ),
@@ -146,7 +146,16 @@ CLASSICAL = {
         "logistic",
         ("sklearn.linear_model", "LogisticRegression"),
         _values("C", 0.01, 0.1, 1.0),
-        lambda c, s: 5e-3 + 2e-7 * s.rows * s.features * s.num_classes,
+        lambda c, s: (
+            1.5e-3
+            + 5e-5 * s.num_classes
+            + 9e-8 * s.rows * (s.num_classes - 1)
+            + (c["C"] * s.rows) ** (1 / 6)  # iterations, up to a factor; fewer where the features separate the classes
+            * s.features**0.4
+            / math.sqrt(1 + c["C"] * s.features / s.rows)
+            * s.features
+            * (2.8e-10 * s.rows + (1.7e-10 * s.rows + 1e-7) * (s.num_classes - 1))
+        ),
         lambda c, width, seed: {"C": c["C"], "max_iter": 300},
         scalings=("standard",),
     ),
@@ -154,7 +163,7 @@ CLASSICAL = {
         "closed-form",
         ("symloss.closed_form", "KernelUnhingedClassifier"),
         _values("gamma", 1.0, 4.0),
-        lambda c, s: 2e-3 + 3e-9 * s.rows**2 * (s.features / 8 + 8),
+        lambda c, s: 1e-3 + s.rows**2 * (5e-9 + 5e-11 * (s.features + s.num_classes)),
         lambda c, width, seed: {"gamma": c["gamma"] * width},
         sparse=False,
         types=("symloss.closed_form.kernel.KernelUnhingedClassifier",),
@@ -163,7 +172,9 @@ CLASSICAL = {
         "k-nn",
         ("sklearn.neighbors", "KNeighborsClassifier"),
         _values("neighbours", 5, 15, 30, 60),
-        lambda c, s: 2e-3 + 2e-9 * s.rows**2 * (s.features / 8 + 4),
+        lambda c, s: (  # k-d trees up to 15 features, and all distances beyond
+            1e-3 + (1.4e-7 * s.rows**1.5 if s.features <= 15 else s.rows**2 * (3e-10 + 1e-11 * s.features))
+        ),
         lambda c, width, seed: {"n_neighbors": int(c["neighbours"]), "weights": "distance"},
         types=("sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"),
     ),
@@ -176,14 +187,23 @@ CLASSICAL = {
             for cost in (1.0, 3.0, 0.3, 10.0)
             if cost < 10 or gamma <= 1
         ),
-        lambda c, s: 5e-3 + 1.2e-9 * s.rows**2 * (s.features + 20) * math.sqrt(c["C"] + 1),
+        lambda c, s: (
+            5e-4
+            + 1.1e-6 * s.num_classes * (s.num_classes + s.rows)
+            + s.rows**2 * (1e-8 + 2.6e-10 * s.features + 5e-9 * math.sqrt(c["C"]))
+        ),
         lambda c, width, seed: {"C": c["C"], "gamma": c["gamma"] * width},
     ),
     "forest": Learner(
         "forest",
         ("sklearn.ensemble", "RandomForestClassifier"),
         _values("leaf", 5, 10, 1),
-        lambda c, s: 0.05 + 1.2e-6 * s.rows * math.log2(s.rows + 1) * math.sqrt(s.features),
+        lambda c, s: (
+            0.05
+            + s.rows
+            * max(1.0, math.log2(s.rows / (2 * c["leaf"])))  # the depth of the trees
+            * (6e-6 + dict(c.settings).get("share", s.features**-0.5) * s.features * (3.2e-6 + 8e-8 * s.num_classes))
+        ),
         lambda c, width, seed: {"n_estimators": TREES, "min_samples_leaf": int(c["leaf"]), "random_state": seed},
         scalings=("raw",),
         types=("sklearn.tree._tree.Tree",),
@@ -192,7 +212,16 @@ CLASSICAL = {
         "boosting",
         ("sklearn.ensemble", "HistGradientBoostingClassifier"),
         _values("rate", 0.05, 0.1),
-        lambda c, s: 0.1 + 100 * s.num_classes * (1e-3 + 2e-8 * s.rows * s.features),
+        lambda c, s: (
+            8e-3
+            + 1.5e-7 * s.rows * s.features
+            + (s.num_classes - (s.num_classes == 2))  # trees in each of 100 iterations
+            * (
+                min(2 ** dict(c.settings).get("depth", math.log2(31)), s.rows / 32)  # leaves
+                * (1.2e-3 + 8e-5 * s.features)
+                + s.rows * (1e-6 + 1.1e-7 * s.features)
+            )
+        ),
         lambda c, width, seed: {"learning_rate": c["rate"], "l2_regularization": 1.0, "random_state": seed},
         scalings=("raw",),
         sparse=False,

@@ -16,7 +16,7 @@ from scipy import sparse  # type: ignore[import-untyped]
 from symloss.fit.choice import Epochs, Judged, judged, ranked
 from symloss.fit.held_out import LearnerFailed, Trainer, network_predictions
 from symloss.fit.learners import CLASSICAL, Candidate, Shape, candidates
-from symloss.fit.networks import HIDDEN, Factory, NetworkSchedule
+from symloss.fit.networks import Factory, NetworkSchedule
 from symloss.fit.training_data import Split, rows_held_out
 from symloss.writing import clear_write_errors, write_whole
 
@@ -254,7 +254,8 @@ def network_seconds(shape: Shape) -> float:
     """Return about how long one core takes to train one of the stacked networks to the end."""
     schedule = NetworkSchedule.of(shape.rows)
     steps = schedule.epochs * max(1, shape.rows // schedule.batch)
-    return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.num_classes + 10) * 3e-10)
+    products = schedule.batch * (6.5e-9 * shape.features + 1.1e-8 * shape.num_classes)
+    return steps * (9e-5 + 3.5e-6 * schedule.batch + 1.1e-6 * shape.features + products)
 
 
 def within_budget(
