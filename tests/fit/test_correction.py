@@ -130,7 +130,7 @@ def test_large_data_have_fewer_leaders_and_rounds():
     found = [
         Judged(Candidate("k-nn", (("neighbours", k),)), None, 0.5, np.zeros(1), np.zeros((1, 3))) for k in range(5)
     ]
-    small, large, larger = (Shape(rows, 20, 3) for rows in (1000, 12_000, 200_000))
+    small, large, larger = (Shape(rows, 20, 3) for rows in (1000, 60_000, 200_000))
     assert within_budget(found, 3, 5, small, 45) == (found, 3)
     assert within_budget(found, 1, 5, small, 45) == (found, 1)
     few, rounds = within_budget(found, 3, 5, large, 45)

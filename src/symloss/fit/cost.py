@@ -34,8 +34,8 @@ def _logistic(c: Candidate, s: Shape) -> float:
 
 
 def _lda(c: Candidate, s: Shape) -> float:
-    squares = 1.5e-10 * s.features + 5.9e-9 * s.num_classes + 7e-11 * s.rows
-    return 2e-3 + 5e-4 * s.num_classes + 2e-7 * s.rows + squares * s.features**2
+    squares = s.features**2 * (1.6e-10 * s.features + 4e-9 * s.num_classes + 2.5e-11 * s.rows)
+    return 1e-3 + 5.5e-4 * s.num_classes + 1.8e-8 * s.rows * s.features + squares
 
 
 def _kernel_unhinged(c: Candidate, s: Shape) -> float:
