@@ -20,7 +20,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,8 +30,8 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from symloss.fit.held_out import probabilities
 from symloss.fit.cost import seconds
+from symloss.fit.held_out import probabilities
 from symloss.fit.learners import CLASSICAL, Candidate, Shape
 from symloss.fit.networks import Networks, NetworkSchedule, one_thread
 from symloss.fit.stacks import LinearLayers, NetworkMember, Perceptrons
@@ -84,7 +84,17 @@ class Cost(NamedTuple):
         return self.candidate.name.removesuffix(" (standard)")
 
     @property
-    def read(path: Path) -> list[Cost]:
+    def formula(self) -> float:
+        """The seconds by the formula."""
+        return seconds(self.candidate, self.shape)
+
+    @property
+    def ratio(self) -> float:
+        """The seconds by the formula, as a multiple of those measured."""
+        return self.formula / self.seconds
+
+
+def read(path: Path) -> list[Cost]:
     """Return the rows that were kept."""
     rows = []
     for line in path.read_text().splitlines() if path.is_file() else ():
@@ -184,11 +194,11 @@ def measured(candidate: Candidate, shape: Shape, most: float) -> Cost:
         child.start()
     sender.close()
     try:
-        seconds = receiver.recv()
+        found = receiver.recv()
     except EOFError:  # ended
-        seconds = None
+        found = None
     child.join()
-    return Cost(candidate, shape, 2 * most, more=True) if seconds is None else Cost(candidate, shape, seconds)
+    return Cost(candidate, shape, 2 * most, more=True) if found is None else Cost(candidate, shape, found)
 
 
 def expected(candidate: Candidate, shape: Shape, known: Iterable[Cost]) -> float:

@@ -30,7 +30,8 @@ from symloss.fit.choice import Epochs, Judged
 from symloss.fit.ensemble import mean_of_networks
 from symloss.fit.held_out import network_predictions, probabilities
 from symloss.fit.learners import Candidate
-from symloss.fit.networks import NetworkMember, NetworkModel, Networks, NetworkSchedule, chosen_model
+from symloss.fit.networks import NetworkModel, Networks, NetworkSchedule, chosen_model
+from symloss.fit.stacks import NetworkMember, Perceptrons
 from symloss.fit.training_data import Floats, Rows, Split, TrainingData, folds, number_of_folds, rows_held_out
 from symloss.training.margins import margins
 
@@ -309,7 +310,7 @@ def _networks(
     if model is not None:
         schedule = replace(schedule, epochs=max(1, round(SHARE_OF_EPOCHS * schedule.epochs)))
     inputs = _inputs(features, None if model is None else model.input_shape)
-    return Networks(inputs, y, weights, classes, members, schedule, seed, model)
+    return Networks(inputs, y, weights, classes, members, schedule, seed, model or Perceptrons)
 
 
 def _inputs(features: Any, input_shape: tuple[int, ...] | None) -> torch.Tensor:

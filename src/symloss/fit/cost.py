@@ -30,7 +30,7 @@ def _logistic(c: Candidate, s: Shape) -> float:
     products = s.features * (2.8e-10 * s.rows + (1.7e-10 * s.rows + 1e-7) * (s.num_classes - 1))
     # Fewer where the features separate the classes.
     iterations = (c["C"] * s.rows) ** (1 / 6) * s.features**0.4 / math.sqrt(1 + c["C"] * s.features / s.rows)
-    return 1.5e-3 + 5e-5 * s.num_classes + 9e-8 * s.rows * (s.num_classes - 1) + iterations * products
+    return float(1.5e-3 + 5e-5 * s.num_classes + 9e-8 * s.rows * (s.num_classes - 1) + iterations * products)
 
 
 def _lda(c: Candidate, s: Shape) -> float:
@@ -44,7 +44,7 @@ def _kernel_unhinged(c: Candidate, s: Shape) -> float:
 
 def _k_nn(c: Candidate, s: Shape) -> float:
     if s.features <= 15:  # k-d trees
-        return 1e-3 + 1.4e-7 * s.rows**1.5
+        return 1e-3 + 1.4e-7 * s.rows * math.sqrt(s.rows)
     return 1e-3 + s.rows**2 * (3e-10 + 1e-11 * s.features)
 
 

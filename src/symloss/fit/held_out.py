@@ -112,9 +112,9 @@ class Trainer:
             self.progress.step("fitting the leaders again", len(predictions), len(classical))
         trained: Modules = {}
         by_architecture: dict[Hashable, list[int]] = {}
-        for k, one in enumerate(members):
-            if one.epoch is not None:
-                by_architecture.setdefault(one.candidate.architecture, []).append(k)
+        for k, member in enumerate(members):
+            if member.epoch is not None:
+                by_architecture.setdefault(member.candidate.architecture, []).append(k)
         for places in by_architecture.values():
             for k, found, modules in self._learn_together(members, places, splits):
                 predictions[k], trained[k] = found, modules

@@ -204,7 +204,7 @@ CLASSICAL = {
         lambda c, width, seed: {
             "n_estimators": TREES,
             "min_samples_leaf": int(c["leaf"]),
-            "max_features": c.get("share", "sqrt"),
+            "max_features": c.get("share") or "sqrt",
             "random_state": seed,
         },
         scalings=("raw",),

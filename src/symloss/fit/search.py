@@ -260,10 +260,10 @@ def network_candidates(search: Search, scaling: str) -> list[Candidate]:
         return []
     scaling = "channels" if len(search.trainer.data.input_shape) == 3 else scaling
     epochs = max(FEWEST_EPOCHS, round(search.plan.epochs * NetworkSchedule.of(search.shape.rows).epochs))
-    every = product(WEIGHT_DECAYS, search.losses)
+    in_turn = product(WEIGHT_DECAYS, search.losses)
     return [
         Candidate("network", (("decay", decay), ("epochs", epochs)), scaling, loss, search.model)
-        for decay, loss in islice(every, search.plan.candidates)
+        for decay, loss in islice(in_turn, search.plan.candidates)
     ]
 
 

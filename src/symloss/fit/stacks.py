@@ -197,9 +197,10 @@ class LinearLayers(Stack):
         if folds != folds[:count] * (len(folds) // count):
             return torch.baddbmm(bias, features[rows], weight)
         # Candidate by candidate, each with all splits.
-        side_by_side = weight.unflatten(0, (-1, count)).permute(1, 2, 0, 3).flatten(2)
-        scores = torch.bmm(features[rows[:count]], side_by_side).unflatten(2, (-1, weight.shape[2]))
-        return scores.permute(2, 0, 1, 3).flatten(0, 1) + bias
+        size, classes = weight.shape[1:]
+        side_by_side = weight.view(-1, count, size, classes).permute(1, 2, 0, 3).flatten(2)
+        scores = torch.bmm(features[rows[:count]], side_by_side)
+        return scores.view(*scores.shape[:2], -1, classes).permute(2, 0, 1, 3).flatten(0, 1) + bias
 
     def state(self, k: int) -> dict[str, Tensor]:
         """Return the weights of the k-th network by their names in the plain module."""
