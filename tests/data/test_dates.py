@@ -44,7 +44,14 @@ def test_features_are_those_of_pandas_from_every_kind_of_table(tmp_path):
     assert again.feature_names_ == encoder.feature_names_
     spelled = WHEN.dt.strftime("%Y-%m-%dT%H:%M")
     berlin = WHEN.dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
-    others = (spelled, spelled + ":00.000000Z", list(WHEN.dt.to_pydatetime()), berlin, WHEN.astype("datetime64[s]"))
+    others = (
+        spelled,
+        spelled + ":00.000000Z",
+        list(WHEN.dt.to_pydatetime()),
+        berlin,
+        WHEN.astype("datetime64[s]"),
+        WHEN.astype("datetime64[ns]"),
+    )
     for values in others:
         assert again.transform({"when": values}).tobytes() == encoder.transform(frame).tobytes()
 

@@ -288,3 +288,13 @@ def test_arrays_of_inputs_alone(tmp_path, arrays, expected):
     save(tmp_path, y=Y)
     with refused(ValueError, tmp_path / "x.npz", "x_test or x or x_train or inputs", "got y"):
         open_inputs_array(tmp_path / "x.npz")
+
+
+def test_a_source_of_an_earlier_version_has_the_default_encoder():
+    source = DataSource("x.csv", drop=("id",), encoder="none")
+    document = source.to_document()
+    assert DataSource.from_document(document, "source.json") == source
+    del document["encoder"]
+    assert DataSource.from_document(document, "source.json").encoder == "auto"
+    with refused(ValueError, "source.json must hold encoder as a text; got 5"):
+        DataSource.from_document(document | {"encoder": 5}, "source.json")

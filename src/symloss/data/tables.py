@@ -166,7 +166,6 @@ def _plain_numbers(cells: list[str]) -> NDArray[np.float64] | None:
 
 _CELLS = 2**22  # how many cells are read at once, in whole columns
 _TEXTS = ("string", "large_string", "dictionary")
-_DATES = ("date32", "date64", "timestamp")
 
 
 def _no_rows(path: Path) -> ValueError:
@@ -214,8 +213,6 @@ class ParquetTable(FrameTable):
                 yield from ((name, _decoded(part.column(name))) for name in names)
 
     def _plain(self, column: str, values: Any) -> Any:
-        if str(getattr(values, "type", "")).startswith(_DATES):
-            return super()._plain(column, values)
         return values.tolist() if isinstance(values, np.ndarray) else values.to_pylist()
 
     def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:

@@ -46,11 +46,13 @@ class TextEncoder(ABC):
 
     @property
     @abstractmethod
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """A text that changes with the weights or with what was learnt: a key for caches."""
 
     @property
     @abstractmethod
-    def width(self) -> int: ...
+    def width(self) -> int:
+        """How many features a text gets."""
 
     def fit(self, texts: Sequence[str]) -> TextEncoder:
         """Learn from the training texts, without labels. Sentence embeddings have nothing to learn."""
