@@ -61,10 +61,6 @@ DIFFERS = 0.02
 """The bolder correction is tried if it corrects more than this share of the labels in another way."""
 SURELY = 1.0
 """Minimum gain, in paired standard errors, for more than one correction, and for the bolder one."""
-SHARPEST = 0.4
-"""The least temperature of a leader. Where classes overlap, certain classes and much noise may be as likely as they are
-uncertain and little; then the mean of leaders would count votes.
-"""
 LOSS = "gce"
 """On labels of people its margins found more wrong ones than those of cross-entropy, alpha-MAE and SGCE."""
 EPOCHS = 10
@@ -233,8 +229,7 @@ def _round(members: Sequence[Judged], trainer: Trainer, splits: Sequence[Split],
     predictions, networks = trainer.learn(members, splits)
     order = np.argsort(rows_held_out(splits))
     by_row = [one[order] for one in predictions]
-    likely = (calibrate(torch.from_numpy(log(one)), torch.from_numpy(noisy)).temperature for one in by_row)
-    temperatures = tuple(max(one, SHARPEST) for one in likely)
+    temperatures = tuple(calibrate(torch.from_numpy(log(one)), torch.from_numpy(noisy)).temperature for one in by_row)
     leaders = Leaders(tuple(members), temperatures, networks)
     return Round(
         trainer.data.labels,

@@ -17,6 +17,10 @@ from symloss.fit.learners import Candidate
 from symloss.fit.networks import rows_at_a_time
 from symloss.fit.training_data import Floats, Probabilities, Scaler
 
+SHARPEST = 0.4
+"""The least temperature of a member. Where classes overlap, certainty and much noise explain labels as well as doubt
+and little noise do, and the mean of certain members would count votes.
+"""
 TINY = 1e-6
 """Added to probabilities before their logarithm is taken. A learner's zero is not a proof."""
 
@@ -121,10 +125,14 @@ class ScaledNetworks(nn.Module):
 
 
 def ensemble(trainer: Trainer, leaders: Leaders, temperature: float, *, refit: bool = False) -> Ensemble:
-    """Fit the leaders to all rows; without ``refit`` networks are the mean of those of the folds."""
+    """Fit the leaders to all rows; without ``refit`` networks are the mean of those of the folds.
+
+    The ``temperature`` is the one with which the mean explains noisy labels best. Of new rows it is never sharpened.
+    """
     members: list[Member] = []
     failures: list[Exception] = []
-    for k, (one, each) in enumerate(zip(leaders.members, leaders.temperatures, strict=True)):
+    for k, (one, likely) in enumerate(zip(leaders.members, leaders.temperatures, strict=True)):
+        each = max(likely, SHARPEST)
         try:
             if one.epoch is None:
                 members.append(Member(one.candidate, each, trainer.fitted(one.candidate)))
@@ -139,4 +147,4 @@ def ensemble(trainer: Trainer, leaders: Leaders, temperature: float, *, refit: b
     if not members:
         raise failures[0]
     data = trainer.data
-    return Ensemble(data.scaler, tuple(members), temperature, data.num_classes, data.input_shape)
+    return Ensemble(data.scaler, tuple(members), max(temperature, 1.0), data.num_classes, data.input_shape)

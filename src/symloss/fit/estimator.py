@@ -172,8 +172,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.predictor_ = ensemble(corrected, alone, 1.0, refit=True)
         else:
             refit = self.plan_ is not None and self.plan_.refit
-            # What explains noisy labels best may be far too certain of new rows.
-            self.predictor_ = ensemble(corrected, last.leaders, max(last.explanation.temperature, 1.0), refit=refit)
+            self.predictor_ = ensemble(corrected, last.leaders, last.explanation.temperature, refit=refit)
             # The budget may leave fewer than the leaders, and some cannot be fitted to all rows.
             fitted = [member.candidate for member in self.predictor_.members]
             used = tuple(one for one in used if one.candidate in fitted)
