@@ -328,11 +328,9 @@ def _cleanlab(one: Place, cell: NoisyCell, tuning: Tuning, rows: Rows) -> Row:
     if best is None:
         raise ValueError("no rival to build on has finished")
 
-    def make() -> Any:
-        return with_probabilities(tuning.estimator(best["method"], best["setting"]))
-
-    held_out = tuning.held_out(make)
-    cleaned = CleanLearning(make(), seed=cell.seed, find_label_issues_kwargs={"n_jobs": 1})
+    held_out = tuning.tried(best["method"], best["setting"]).held_out
+    estimator = with_probabilities(tuning.estimator(best["method"], best["setting"]))
+    cleaned = CleanLearning(estimator, seed=cell.seed, find_label_issues_kwargs={"n_jobs": 1})
     quietly_fitted(cleaned, tuning.features, cell.noisy, pred_probs=held_out)
     likely = held_out.clip(SMALLEST_PROBABILITY)  # an entropy of 0 would be divided by
     likely /= likely.sum(1, keepdims=True)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from noisy_cells import Labels, NoisyCell
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.base import BaseEstimator, ClassifierMixin, clone  # type: ignore[import-untyped]
 from sklearn.calibration import CalibratedClassifierCV  # type: ignore[import-untyped]
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis  # type: ignore[import-untyped]
 from sklearn.ensemble import (  # type: ignore[import-untyped]
@@ -99,10 +99,12 @@ RIVALS: Mapping[str, Rival] = {
     "gce": Rival(
         lambda s, seed: LinearHead("gce", 0.7, rate=s["rate"], seed=seed),
         tuple({"rate": rate} for rate in (3e-4, 3e-3, 3e-2)),
+        tuple({"rate": rate} for rate in (1e-4, 3e-4, 3e-3)),
     ),
     "elr": Rival(
         lambda s, seed: LinearHead("elr", s["lambda"], rate=s["rate"], seed=seed),
         tuple({"lambda": weight, "rate": rate} for weight in (1.0, 3.0) for rate in (3e-4, 3e-3, 3e-2)),
+        tuple({"lambda": weight, "rate": rate} for weight in (1.0, 3.0) for rate in (1e-4, 3e-4, 3e-3)),
     ),
 }
 ON_FEATURES = ("logistic", "lda", "svc", "k-nn", "forest", "gce", "elr")
@@ -284,38 +286,54 @@ class Tuning:
 
     def tried(self, rival: str, setting: Setting) -> Chosen:
         """Return what a setting is worth by the folds."""
-        found = self.held_out(lambda: self.estimator(rival, setting))
-        return Chosen(setting, float((found.argmax(1) == self.noisy).mean()), found)
-
-    def held_out(self, make: Callable[[], Any]) -> Floats:
-        """Return out-of-fold probabilities (N, C) of new estimators."""
         found = np.zeros((len(self.noisy), self.classes))
         for train, rows in self.splits:
-            fitted = quietly_fitted(make(), self.features[train], self.noisy[train])
+            fitted = quietly_fitted(self.estimator(rival, setting), self.features[train], self.noisy[train])
             found[rows] = probabilities(fitted, self.features[rows], self.classes)
-        return found
+        return Chosen(setting, float((found.argmax(1) == self.noisy).mean()), found)
 
     def estimator(self, rival: str, setting: Mapping[str, float]) -> Any:
         """Return the rival's estimator, not fitted."""
         return RIVALS[rival].make(setting, self.seed)
 
     def predicted(self, rival: str, setting: Mapping[str, float]) -> tuple[Labels, Floats]:
-        """Learn from all rows; return predictions and probabilities of the test rows.
+        """Learn from all rows; return predictions and probabilities of the test rows."""
+        estimator = with_probabilities(self.estimator(rival, setting))
+        fitted = quietly_fitted(estimator, self.features, self.noisy)
+        return fitted.predict(self.test), probabilities(fitted, self.test, self.classes)
 
-        A support vector machine predicts by its own decision, and has probabilities by Platt scaling.
-        """
-        fitted = quietly_fitted(self.estimator(rival, setting), self.features, self.noisy)
-        calibrated = fitted
-        if not hasattr(fitted, "predict_proba"):
-            calibrated = quietly_fitted(with_probabilities(self.estimator(rival, setting)), self.features, self.noisy)
-        return fitted.predict(self.test), probabilities(calibrated, self.test, self.classes)
+
+class PlattScaled(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier without probabilities, and its Platt scaling.
+
+    Its predictions are those of the classifier: after Platt scaling for each class they can be worse.
+
+    Args:
+        estimator: the classifier.
+    """
+
+    def __init__(self, estimator: Any = None):
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Train on features (N, d) and labels (N,)."""
+        self.fitted_ = clone(self.estimator).fit(X, y)
+        self.scaled_ = CalibratedClassifierCV(self.estimator, ensemble=False, cv=3).fit(X, y)
+        self.classes_ = self.fitted_.classes_
+        return self
+
+    def predict_proba(self, X: Any) -> Any:  # noqa: N803
+        """Return the scaled probabilities (n, C)."""
+        return self.scaled_.predict_proba(X)
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """Return what the classifier itself predicts (n,)."""
+        return self.fitted_.predict(X)
 
 
 def with_probabilities(estimator: Any) -> Any:
     """Return an estimator with probabilities: a support vector machine gets Platt scaling."""
-    if hasattr(estimator, "predict_proba"):
-        return estimator
-    return CalibratedClassifierCV(estimator, ensemble=False, cv=3)
+    return estimator if hasattr(estimator, "predict_proba") else PlattScaled(estimator)
 
 
 def probabilities(fitted: Any, features: Any, classes: int) -> Floats:

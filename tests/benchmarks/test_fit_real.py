@@ -19,9 +19,11 @@ from noisy_cells import open_cell
 from real_rivals import ON_FEATURES, RIVALS, Chosen, LinearHead, Tuning, elr, gce, probabilities
 from real_sources import SOURCES, Folders, Source
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
 
 from symloss.fit import RobustClassifier
 
@@ -132,6 +134,15 @@ def test_every_rival_has_predictions_and_probabilities(wine):
         assert np.isfinite(chosen.held_out).all(), name
 
 
+def test_a_support_vector_machine_predicts_by_itself(wine):
+    plain, setting = SVC(C=1.0), {"C": 1.0}
+    tuning = Tuning(wine)
+    predicted, likely = tuning.predicted("svc", setting)
+    np.testing.assert_array_equal(predicted, plain.fit(tuning.features, wine.noisy).predict(tuning.test))
+    scaled = CalibratedClassifierCV(SVC(C=1.0), ensemble=False, cv=3).fit(tuning.features, wine.noisy)
+    np.testing.assert_allclose(likely, scaled.predict_proba(tuning.test))
+
+
 def test_a_class_that_was_not_learned_has_probability_0():
     x = np.arange(12.0)[:, None]
     fitted = KNeighborsClassifier(3).fit(x, np.repeat([0, 2], 6))
@@ -205,7 +216,10 @@ def test_rows_of_a_cell(small, tmp_path):
     assert found["cleanlab"]["noisy_accuracy"] == best
     assert found[found["cleanlab"]["setting"]["over"]]["noisy_accuracy"] == best
     assert set(found["cleanlab"]["average_precisions"]) == set(fit_real.LABEL_SCORES)
-    assert found["cleanlab"]["average_precisions"]["self_confidence"] > 0.5
+    over = found[found["cleanlab"]["setting"]["over"]]  # whose out-of-fold probabilities it is given
+    assert found["cleanlab"]["average_precisions"]["self_confidence"] == pytest.approx(
+        over["average_precision"], abs=0.01
+    )
     text = fit_real_table.markdown(list(found.values()), details=True)
     assert "| wine sym:0.3 | 1 |" in text
 
