@@ -114,8 +114,8 @@ def _photos(noise: str, seed: int, folders: Folders) -> NoisyCell:
 
 
 def _pixels(inputs: Any, places: Labels) -> Any:
-    """Return photos (n, height, width, 3) of bytes."""
-    return np.asarray(inputs[places]).transpose(0, 2, 3, 1)
+    """Return some photos (n, 3, height, width)."""
+    return np.asarray(inputs[places])
 
 
 def _numbers(labels: Any) -> Labels:
@@ -123,7 +123,7 @@ def _numbers(labels: Any) -> Labels:
 
 
 def encoded_photos(photos: Any, folder: Path) -> Features:
-    """Return features of photos (n, height, width, 3) or a list of them, from the cache if they were encoded before."""
+    """Return features of photos (n, channels, height, width), from the cache if they were encoded before."""
     encoders = importlib.import_module(ENCODERS)  # needs the extra "images"
     folder.mkdir(parents=True, exist_ok=True)
     return np.asarray(encoders.encode(photos, PHOTO_ENCODER, cache=folder), np.float32)
@@ -242,15 +242,15 @@ def _solar_cells(noise: str, seed: int, folders: Folders) -> NoisyCell:
 
 
 def read_solar_cells(folder: Path) -> tuple[Any, Any]:
-    """Return grey photos (N, 300, 300, 3) and the experts' probability of a defect (N,)."""
+    """Return grey photos (N, 1, 300, 300) and the experts' probability of a defect (N,)."""
     from PIL import Image  # noqa: PLC0415
 
     with zipfile.ZipFile(wheel("elpv-dataset", folder)) as archive:
         lines = [line.split() for line in archive.read(f"{CELLS}/labels.csv").decode().splitlines() if line.strip()]
         photos = [
-            np.asarray(Image.open(io.BytesIO(archive.read(f"{CELLS}/{file}"))).convert("RGB")) for file, *_ in lines
+            np.asarray(Image.open(io.BytesIO(archive.read(f"{CELLS}/{file}"))).convert("L")) for file, *_ in lines
         ]
-    return np.stack(photos), np.array([float(line[1]) for line in lines])
+    return np.stack(photos)[:, None], np.array([float(line[1]) for line in lines])
 
 
 def _split(features: Features, labels: Labels, noise: str, seed: int, name: str, certain: Any = None) -> NoisyCell:
@@ -286,7 +286,7 @@ def misfiled_photos(seed: int, folder: Path, published: Path) -> dict[str, str]:
     names = [f"class {chr(ord('a') + number)}" for number in range(FOLDER_CLASSES)]
     for pixels, place, number in zip(_pixels(data.train.inputs, places), places, put, strict=True):
         (folder / names[number]).mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(folder / names[number] / f"{place}.png")
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(folder / names[number] / f"{place}.png")
     return {f"{place}.png": names[number] for place, number in zip(places, true, strict=True)}
 
 

@@ -215,7 +215,7 @@ def test_photos_are_encoded_and_the_lists_have_different_test_photos(cifar10, mo
     monkeypatch.setattr(real_sources, "human_labels", lambda file, name, clean: people)
     folders = Folders(tmp_path, tmp_path, tmp_path, tmp_path / "features")
     cell = SOURCES["cifar10"].open("sym:0.4", 1, folders)
-    assert calls == [((count, 32, 32, 3), np.uint8, "efficientnet-lite0", tmp_path / "features") for count in (50, 20)]
+    assert calls == [((count, 3, 32, 32), np.uint8, "efficientnet-lite0", tmp_path / "features") for count in (50, 20)]
     np.testing.assert_array_equal(cell.features[:, 0], 10 * cell.clean)
     np.testing.assert_array_equal(cell.test[:, 0], 10 * cell.test_labels)
     assert cell.noise_rate == pytest.approx(0.4)
@@ -249,10 +249,10 @@ def test_solar_cells_that_experts_doubt_are_not_tested_on(monkeypatch, tmp_path)
             lines.append(f"images/cell{number}.png  {probability}   mono")
         archive.writestr("elpv_dataset/data/labels.csv", "\n".join(lines) + "\n")
     photos, defect = read_solar_cells(tmp_path)
-    assert photos.shape == (40, 30, 30, 3)
-    assert photos[:, 0, 0, 1].tolist() == list(range(40))
+    assert photos.shape == (40, 1, 30, 30)
+    assert photos[:, 0, 0, 0].tolist() == list(range(40))
     assert defect.tolist() == odds
-    monkeypatch.setattr(real_sources, "encoded_photos", lambda photos, folder: photos[:, 0, 0, :1].astype(np.float32))
+    monkeypatch.setattr(real_sources, "encoded_photos", lambda photos, folder: photos[:, 0, :1, 0].astype(np.float32))
     cell = SOURCES["solar-cells"].open("sym:0.2", 0, Folders(tmp_path, tmp_path, tmp_path, tmp_path))
     doubted = np.array(odds)[cell.test[:, 0].astype(int)]
     assert set(doubted) == {0.0, 1.0}
