@@ -137,10 +137,11 @@ def _parts(results: Results) -> Iterable[str]:
     yield "Of one core, for choosing, learning and predicting; cleanlab's without those of the rivals it builds on."
     yield _by_method(results, "processor_seconds", lambda values: f"{statistics.fmean(values):.1f}", bold=False)
     yield "### How this was made"
-    yield _provenance(results)
+    yield provenance(results.rows)
 
 
-def _table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
     return "\n".join([measure.header(*head), *(measure.row(*line) for line in body)])
 
 
@@ -159,7 +160,7 @@ def _by_method(results: Results, column: str, shown: Callable[[list[float]], str
         return [_name(cell), *texts]
 
     known = [cell for cell in results.cells if any(results.values(cell, method, column) for method in results.methods)]
-    return _table(["data and noise", *results.methods], map(line, known)) if known else ""
+    return table(["data and noise", *results.methods], map(line, known)) if known else ""
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
@@ -187,7 +188,7 @@ def _differences(results: Results) -> str:
 
     pairs = [(cell, results.against_best_rival(cell)) for cell in results.cells]
     head = ["data and noise", "best rival", "difference", "standard error", "seeds", "verdict"]
-    return _table(head, [line(cell, found) for cell, found in pairs if found is not None])
+    return table(head, [line(cell, found) for cell, found in pairs if found is not None])
 
 
 def _where_rivals_win(results: Results) -> str:
@@ -207,18 +208,18 @@ def _noise_rates(results: Results) -> str:
         return [_name(cell), f"{true:.3f}", *(_spread(values, 3) if values else "-" for values in found)]
 
     known = [cell for cell in results.cells if any(results.of(cell, method) for method in methods)]
-    return _table(["data and noise", "true", *methods], map(line, known))
+    return table(["data and noise", "true", *methods], map(line, known))
 
 
-def _provenance(results: Results) -> str:
+def provenance(rows: Sequence[Row]) -> str:
     """Return what all rows share in one line, and what differs in a line each, with the number of rows."""
-    environments = [row["environment"] for row in results.rows]
+    environments = [row["environment"] for row in rows]
     counts = {
         key: Counter(str(each.get(key, "-")) for each in environments)
         for key in dict.fromkeys(key for each in environments for key in each)
     }
     shared = ", ".join(f"{key} {next(iter(count))}" for key, count in counts.items() if len(count) == 1)
-    lines = [f"- Rows: {len(results.rows)}, each kept with its setting, its times and its environment."]
+    lines = [f"- Rows: {len(rows)}, each kept with its setting, its times and its environment."]
     lines += [f"- {shared}"] if shared else []
     for key, count in counts.items():
         if len(count) > 1:
