@@ -24,7 +24,7 @@ import torch
 from scipy.stats import rankdata  # type: ignore[import-untyped]
 
 from symloss.fit.choice import RARE, Judged
-from symloss.fit.ensemble import Leaders, log, mean_scores
+from symloss.fit.ensemble import Leaders, adjustment_for, log, mean_scores
 from symloss.fit.held_out import LearnerFailed, Trainer
 from symloss.fit.learners import Candidate
 from symloss.fit.training_data import Floats, Rows, Split, rows_held_out, standard_error
@@ -94,6 +94,13 @@ class Explanation:
     def confidence(self) -> float:
         """The mean probability of the most probable class, without a look at the label."""
         return float(torch.from_numpy(self.scores).div(self.temperature).softmax(1).amax(1).mean())
+
+    @property
+    def adjustment(self) -> tuple[float, ...]:
+        """What to add to the scores of new rows; nothing if few labels are wrong."""
+        if self.calibration.noise_rate < RARE:
+            return ()
+        return adjustment_for(torch.from_numpy(self.scores).div(max(self.temperature, 1.0)).softmax(1).numpy())
 
     @property
     def certain(self) -> bool:

@@ -78,7 +78,7 @@ def _perceptron(c: Candidate, s: Shape) -> float:
 
 def _linear(c: Candidate, s: Shape) -> float:
     batch = NetworkSchedule.of(s.rows).batch
-    return _steps(s) * (1e-4 + s.features * s.num_classes * 8e-9 + batch * s.features * (2e-10 * s.num_classes + 1e-9))
+    return _steps(s) * (1e-4 + s.features * (4e-8 + 1.5e-9 * s.num_classes + batch * (1.8e-9 + 3e-11 * s.num_classes)))
 
 
 def _steps(shape: Shape) -> int:

@@ -21,6 +21,12 @@ SHARPEST = 0.4
 """The least temperature of a member. Where classes overlap, certainty and much noise explain labels as well as doubt
 and little noise do, and the mean of certain members would count votes.
 """
+PULL, LEAST_SHARE = 0.3, 1e-3
+"""The share of the logarithm of its frequency that is taken from the logit of a class, and the least frequency.
+
+On 62 cells of development tables 0.3 raised balanced accuracy from .773 to .784 and accuracy from 82.5 to 82.7 %; 0.5
+has .791 and 82.6 %.
+"""
 TINY = 1e-6
 """Added to probabilities before their logarithm is taken. A learner's zero is not a proof."""
 
@@ -67,12 +73,13 @@ class Ensemble:
     temperature: float  # of the mean
     num_classes: int
     input_shape: tuple[int, ...] = (-1,)  # of one row as networks see it
+    adjustment: tuple[float, ...] = ()  # added to the logarithms of probabilities, for each class; nothing if empty
 
     def probabilities(self, features: Any) -> Floats:
         """Return the probabilities of the true classes (n, C)."""
         predictions = [self._of(member, self.scaler(features, member.candidate.scaling)) for member in self.members]
         scores = mean_scores(predictions, [member.temperature for member in self.members])
-        return torch.from_numpy(scores).div(self.temperature).softmax(1).numpy()
+        return adjusted(torch.from_numpy(scores).div(self.temperature), self.adjustment).softmax(1).numpy()
 
     def _of(self, member: Member, features: Any) -> Floats:
         if member.networks:
@@ -84,7 +91,27 @@ class Ensemble:
         """Return the first member that is a network, as a module for unscaled features; None if there is none."""
         networks = (member for member in self.members if member.networks)
         member = next(networks, None)
-        return None if member is None else ScaledNetworks(self.scaler, member, self.temperature, self.input_shape)
+        return None if member is None else ScaledNetworks(self, member)
+
+
+def adjusted(scores: Tensor, adjustment: Sequence[float]) -> Tensor:
+    """Add the adjustment of each class to scores (n, C)."""
+    return scores + torch.tensor(adjustment, dtype=scores.dtype) if adjustment else scores
+
+
+def adjustment_for(probabilities: Floats) -> tuple[float, ...]:
+    """Return what to add to scores against the pull of noise towards frequent classes, from probabilities (N, C).
+
+    Learners of noisy labels see a rare class less clearly, and predict it too rarely. So the logits are adjusted, by
+    a share of the logarithm of how frequent each class is (Menon et al., *Long-tail learning via logit adjustment*,
+    ICLR 2021).
+
+    >>> rare, frequent = adjustment_for(np.array([[0.2, 0.8]]))
+    >>> round(rare - frequent, 3)
+    0.416
+    """
+    shares = np.maximum(probabilities.mean(0), LEAST_SHARE)
+    return tuple((-PULL * np.log(shares)).tolist())
 
 
 def precise(net: nn.Module, candidate: Candidate) -> nn.Module:
@@ -109,22 +136,24 @@ class ScaledNetworks(nn.Module):
     shift: Tensor
     size: Tensor
 
-    def __init__(self, scaler: Scaler, member: Member, temperature: float, input_shape: tuple[int, ...]):
+    def __init__(self, ensemble: Ensemble, member: Member):
         super().__init__()
-        shift, size = scaler.shift_and_size(member.candidate.scaling)
+        shift, size = ensemble.scaler.shift_and_size(member.candidate.scaling)
         self.register_buffer("shift", torch.tensor(shift, dtype=torch.float32))
         self.register_buffer("size", torch.tensor(size, dtype=torch.float32))
-        self.input_shape = input_shape
+        self.input_shape, self.adjustment = ensemble.input_shape, ensemble.adjustment
         self.networks = nn.ModuleList(copy.deepcopy(member.networks)).float()
-        self.temperature = member.temperature * temperature
+        self.temperature = member.temperature * ensemble.temperature
 
     def forward(self, features: Tensor) -> Tensor:
         scaled = ((features.flatten(1) - self.shift) / self.size).reshape(-1, *self.input_shape)
         mean = torch.stack([net(scaled).softmax(1) for net in self.networks]).mean(0)
-        return mean.clamp_min(1e-6).log().div(self.temperature).log_softmax(1)
+        return adjusted(mean.clamp_min(1e-6).log().div(self.temperature), self.adjustment).log_softmax(1)
 
 
-def ensemble(trainer: Trainer, leaders: Leaders, temperature: float, *, refit: bool = False) -> Ensemble:
+def ensemble(
+    trainer: Trainer, leaders: Leaders, temperature: float, adjustment: tuple[float, ...] = (), *, refit: bool = False
+) -> Ensemble:
     """Fit the leaders to all rows; without ``refit`` networks are the mean of those of the folds.
 
     The ``temperature`` is the one with which the mean explains noisy labels best. Of new rows it is never sharpened.
@@ -147,4 +176,4 @@ def ensemble(trainer: Trainer, leaders: Leaders, temperature: float, *, refit: b
     if not members:
         raise failures[0]
     data = trainer.data
-    return Ensemble(data.scaler, tuple(members), max(temperature, 1.0), data.num_classes, data.input_shape)
+    return Ensemble(data.scaler, tuple(members), max(temperature, 1.0), data.num_classes, data.input_shape, adjustment)

@@ -166,13 +166,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         last = self._last_round(first, rounds, trainer)
         trainer.progress.phase("fitting the model to all rows")
         used, corrected = last.leaders.members, trainer.with_labels(last.labels)
+        adjustment = () if data.balanced else last.explanation.adjustment
         if self.simple:
             best = best if best in used else winner(used)
             alone = Leaders((best,), (last.leaders.temperatures[used.index(best)],), {})
-            self.predictor_ = ensemble(corrected, alone, 1.0, refit=True)
+            self.predictor_ = ensemble(corrected, alone, 1.0, adjustment, refit=True)
         else:
             refit = self.plan_ is not None and self.plan_.refit
-            self.predictor_ = ensemble(corrected, last.leaders, last.explanation.temperature, refit=refit)
+            temperature = last.explanation.temperature
+            self.predictor_ = ensemble(corrected, last.leaders, temperature, adjustment, refit=refit)
             # The budget may leave fewer than the leaders, and some cannot be fitted to all rows.
             fitted = [member.candidate for member in self.predictor_.members]
             used = tuple(one for one in used if one.candidate in fitted)

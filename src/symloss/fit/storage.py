@@ -119,6 +119,7 @@ def save_predictor(predictor: Ensemble, folder: Path) -> dict[str, Any]:
         "num_classes": predictor.num_classes,
         "input_shape": predictor.input_shape,
         "temperature": predictor.temperature,
+        "adjustment": predictor.adjustment,
         "members": [
             {
                 "learner": member.candidate.learner,
@@ -147,6 +148,10 @@ def load_predictor(description: dict[str, Any], folder: Path) -> Ensemble:
     sides = description["input_shape"]
     shape = tuple(int(checks.number("input_shape", side, "[1, inf)", whole=True)) for side in sides)
     temperature = checks.number("temperature", description["temperature"], TEMPERATURES)
+    given = description.get("adjustment", ())  # models of earlier versions have none
+    adjustment = tuple(checks.number("adjustment", each, "[0, 10]") for each in given)
+    if len(adjustment) not in (0, num_classes):
+        raise ValueError(f"adjustment must have a number for each of {num_classes} classes; got {len(adjustment)}")
     rows = [_Row(member) for member in description["members"]]
     if not rows:
         raise ValueError("members must be one or more; got none")
@@ -164,7 +169,7 @@ def load_predictor(description: dict[str, Any], folder: Path) -> Ensemble:
         networks = tuple(_network(next(weights), row.candidate, shape, num_classes) for _ in range(row.networks))
         estimator = None if networks else _checked(next(fitted), row.candidate, math.prod(shape), num_classes)
         members.append(Member(row.candidate, row.temperature, estimator, networks))
-    return Ensemble(scaler, tuple(members), temperature, num_classes, shape)
+    return Ensemble(scaler, tuple(members), temperature, num_classes, shape, adjustment)
 
 
 class _Row:
