@@ -37,6 +37,7 @@ from symloss.fit.networks import Factory, chosen_model, one_thread
 from symloss.fit.noise_rate import rate_range
 from symloss.fit.representation import (
     Chooser,
+    Comparison,
     Images,
     Representation,
     check_choice,
@@ -222,14 +223,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the features (N, d), or images, and the labels as numbers."""
         features, y = as_array(features), as_array(y)
         files = image_files(features)
-        texts = column_of_texts(features) if files is None else None
+        texts = None if files is not None or isinstance(features, Images) else column_of_texts(features)
         if files is not None or isinstance(features, Images) or is_image_array(features):
             reads = "images"
         else:
             reads = "texts" if texts is not None else "table" if hasattr(features, "columns") else "numbers"
         check_choice(self.encoder, reads)
         refuse_missing_labels(y)
-        self.encoder_, self.representation_, self.comparison_ = None, None, None
+        self.encoder_: TableEncoder | None = None
+        self.representation_: str | None = None
+        self.comparison_: Comparison | None = None
         self.seen_: Representation | None = None
         if texts is not None and callable(self.encoder):
             self.seen_ = Representation(self.encoder)

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
 
 from symloss import checks
 from symloss.data.dataset import Examples, ImageFiles
 from symloss.data.images import RESIDENT_BYTES, chosen_size, stack_images
 from symloss.encoders.features import Function, encode, loaded
-from symloss.encoders.images import Features, image_array
-from symloss.encoders.names import LITE0, check_encoder, installed, kind
+from symloss.encoders.images import Features, Progress, image_array
+from symloss.encoders.names import LITE0, check_encoder, check_named, installed, kind
 from symloss.encoders.pictures import SUFFIXES, NotAnImage, look
 from symloss.fit.choice import Epochs, Judged, judged
 from symloss.fit.held_out import LearnerFailed, Trainer, network_predictions
@@ -45,7 +46,7 @@ PIXELS = "pixels"
 SAMPLE, SMALL, MOST = 1_000, 1_500, 10_000
 """Images that are encoded to choose: at first, at first if there are no more, and for the comparison with a network."""
 CLEAR, ERRORS = 0.1, 3.0
-"""A lead in accuracy on noisy labels, and in paired standard errors,. A network on pixels would not make up for more than both."""
+"""A lead in accuracy on noisy labels, and in paired standard errors. What exceeds both, no network makes up for."""
 SMALL_SIDE = 32
 """Pixels of a side, at most, for the learners that stand for pixels on the sample."""
 PHOTO_SIDE = 64
@@ -58,8 +59,8 @@ ON_FEATURES = (
 )
 ON_PIXELS = (
     Candidate("unhinged", (), "raw"),
-    Candidate("logistic", (("C", 0.001),), "raw"),
-    Candidate("logistic", (("C", 0.01),), "raw"),
+    Candidate("logistic", (("C", 0.001),), "standard"),
+    Candidate("logistic", (("C", 0.01),), "standard"),
     Candidate("k-nn", (("neighbours", 15),), "raw"),
     Candidate("svc", (("C", 1.0), ("gamma", 1.0)), "raw"),
 )
@@ -175,9 +176,8 @@ def images_of_files(paths: tuple[Path, ...], size: int | None = None) -> Images:
 
 def images_of_array(values: NDArray[Any], given: NDArray[Any] | None) -> Images:
     """Return an array of images, which an encoder may see if its numbers are bytes or lie between 0 and 1."""
-    fits = values.dtype == np.uint8 or (
-        values.dtype.kind == "f" and values.size and 0 <= values.min() and values.max() <= 1
-    )
+    unit = values.dtype.kind == "f" and values.size and values.min() >= 0 and values.max() <= 1
+    fits = values.dtype == np.uint8 or unit
     examples = image_array(values) if fits or given is None else None  # raises an error that says what fits
     return Images(examples, tuple(values.shape[1:]), given)
 
@@ -235,12 +235,14 @@ class Representation:
             return self.encoder or PIXELS
         return str(getattr(self.encoder, "__name__", type(self.encoder).__name__))
 
-    def of_new(self, given: Any, device: str = "auto", n_jobs: int | None = None) -> Any:
+    def of_new(
+        self, given: Any, device: str = "auto", n_jobs: int | None = None, progress: Progress | None = None
+    ) -> Any:
         """Return what learners see of new images: files or an array."""
         files = image_files(given)
         if self.encoder is not None:
             examples = given if files is None else files
-            return features_by(self.encoder, examples, device, n_jobs, self.identity)
+            return features_by(self.encoder, examples, device, n_jobs, self.identity, progress=progress)
         if files is None:
             return given / np.float32(255) if self.of_files and given.dtype == np.uint8 else given
         if not self.of_files:
@@ -251,6 +253,29 @@ class Representation:
         """Return the name, the identity and the comparison, for JSON."""
         found = None if self.comparison is None else self.comparison._asdict()
         return {"name": self.name, "identity": self.identity, "comparison": found}
+
+    def to_document(self) -> dict[str, str] | None:
+        """Return what :meth:`from_document` reads: None for pixels."""
+        if self.encoder is None:
+            return None
+        if not isinstance(self.encoder, str) or self.identity is None:
+            raise ValueError(f"a model that is saved must have an encoder by name; got the function {self.name}")
+        return {"name": self.encoder, "identity": self.identity}
+
+    @classmethod
+    def from_document(cls, document: Any, where: object, named: str | None = None) -> Representation:
+        """Read the document of a fit, which may be somebody else's.
+
+        Weights from elsewhere are loaded only if the user has ``named`` their encoder too.
+        """
+        if document is None:
+            if named is not None:
+                raise ValueError(f"`--encoder` must be left out for {where}, which was fitted to pixels; got {named!r}")
+            return cls(None)
+        found = checks.record(where, document, {"name": "str", "identity": "str"})
+        check_choice(found["name"], "images")
+        check_named(found["name"], where, named)
+        return cls(found["name"], found["identity"])
 
 
 def features_by(
@@ -384,7 +409,9 @@ class Chooser:
         found, failure = [], None
         for number, candidate in enumerate(candidates, 1):
             # One after the other: where there are few images, another process takes longer to start.
-            result = next(trainer.predictions([candidate], splits))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                result = next(trainer.predictions([candidate], splits))
             self.progress.step(what, number, len(candidates))
             if isinstance(result, LearnerFailed):
                 failure = result
