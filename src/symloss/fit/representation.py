@@ -43,7 +43,7 @@ from symloss.fit.training_data import (
 from symloss.training.progress import ProgressLines
 
 PIXELS = "pixels"
-SAMPLE, SMALL, MOST = 1_000, 1_500, 10_000
+SAMPLE, SMALL, MOST = 1_000, 1_500, 4_000
 """Images that are encoded to choose: at first, at first if there are no more, and for the comparison with a network."""
 CLEAR, ERRORS = 0.1, 3.0
 """A lead in accuracy on noisy labels, and in paired standard errors. What exceeds both, no network makes up for."""
@@ -273,8 +273,8 @@ class Representation:
                 raise ValueError(f"`--encoder` must be left out for {where}, which was fitted to pixels; got {named!r}")
             return cls(None)
         found = checks.record(where, document, {"name": "str", "identity": "str"})
-        check_choice(found["name"], "images")
         check_named(found["name"], where, named)
+        check_choice(found["name"], "images")
         return cls(found["name"], found["identity"])
 
 
