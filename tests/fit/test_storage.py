@@ -84,7 +84,7 @@ def classes_of(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         open_fit(folder, OF_AUDITS)
-    data, predictor = open_predictor(folder)
+    data, predictor, _ = open_predictor(folder)
     assert predictor.probabilities(np.zeros((1, *data.input_shape), np.float32)).shape == (1, 3)
     page = (folder / "audit.html").read_text()
     on_page = next(classes for classes in (OLD, NEW) if f">{classes[0]}<" in page)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from symloss.checks import shown_score
-from symloss.cli.options import AsJson, Model, Overwrite, Top, Trained, flag, option, with_options
+from symloss.cli.options import AsJson, Encoder, Model, Overwrite, Top, Trained, flag, option, with_options
 from symloss.cli.output import print_json, print_rows, say, visible
 from symloss.data.source import TABLES, DataSource, warn
 from symloss.data.tables import open_table, spreadsheet_row
+from symloss.encoders.names import HUB, check_named
 from symloss.fit.audit import export
 from symloss.fit.audit.export import AuditDocument, Suspect
 from symloss.fit.folder import OF_AUDITS, LabelSource, finished_fit, holds_fit, load_audit, load_source
@@ -57,6 +58,7 @@ def audit(
         flag("Apply even though the fit warned that it cannot separate the classes.", "--force", panel=CORRECTIONS),
     ] = False,
     overwrite: Overwrite = False,
+    encoder: Encoder = None,
     *,
     options: dict[str, Any],
 ) -> None:
@@ -80,7 +82,7 @@ def audit(
         raise ValueError(f"`--model` does not apply to {run}, the folder of a `fit`.")
     if fit and out is not None and not apply:
         raise ValueError("`--out` requires `--apply` for a fit, whose other files exist already.")
-    found = _of_fit(run) if fit else _of_run(run, model, options)
+    found = _of_fit(run, encoder) if fit else _of_run(run, model, options | {"encoder": encoder})
     if apply and found.document.notice and not force:
         raise ValueError(f"{run}: {found.document.notice} To apply its suggestions anyway, add --force.")
     corrected = _target(found.source, out or run, overwrite) if apply else None
@@ -118,7 +120,7 @@ class Found(NamedTuple):
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
     from symloss.fit import audit_run
 
-    found = audit_run(run, model=model, skip_bad=options["skip_bad"])
+    found = audit_run(run, model=model, skip_bad=options["skip_bad"], encoder=options["encoder"])
     settings, task = found.settings, found.task
     low, high = found.audit.n_wrong_interval
     facts = [
@@ -135,12 +137,14 @@ def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
     return Found(document, LabelSource(settings.source, settings.noise), task.data.train.origin, found.count.method)
 
 
-def _of_fit(folder: Path) -> Found:
+def _of_fit(folder: Path, encoder: str | None = None) -> Found:
     """Return the labels as they were when the fit learned from them; others are refused."""
     from symloss.data.opening import open_data
 
     _, result = finished_fit(folder, OF_AUDITS)
     source, audit = load_source(folder), load_audit(folder)
+    if source.source.encoder.startswith(HUB):  # images are not encoded again
+        check_named(source.source.encoder, folder, encoder)
     data = open_data(source.source, on_bad=warn)
     labels = data.train.labels.numpy()
     as_then = source.fingerprint in (None, data.train.fingerprint()) and data.class_names == audit.class_names

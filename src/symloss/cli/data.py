@@ -50,7 +50,7 @@ def get(
 @data.command("show", cls=QuietHelp)
 @with_options(
     *(*SOURCE, "drop"),
-    settings=("image", "categorical", "keep", "data_dir"),
+    settings=("image", "categorical", "keep", "data_dir", "encoder"),
     data=OPTIONS["data"]._replace(default=...),
 )
 def show(*, options: dict[str, Any]) -> None:
@@ -72,13 +72,13 @@ def show(*, options: dict[str, Any]) -> None:
     )
 
 
-def encoding() -> Callable[[int, int], None]:
-    """Return what says on stderr how many texts are encoded, now and then; nothing of a few."""
+def encoding(what: str = "texts") -> Callable[[int, int], None]:
+    """Return what says on stderr how many texts or images are encoded, now and then; nothing of a few."""
     lines = ProgressLines()
 
     def tell(done: int, total: int) -> None:
         if done < total or lines.line:
-            lines.step("encoding texts", done, total)
+            lines.step(f"encoding {what}", done, total)
 
     return tell
 

@@ -21,6 +21,7 @@ from symloss.cli.output import print_json, print_rows, say, show_progress, visib
 from symloss.cli.training import open_from
 from symloss.data.source import DataSource
 from symloss.data.tables import check_source
+from symloss.encoders.names import check_encoder
 from symloss.fit import folder as folders
 from symloss.fit.audit import export
 from symloss.noise.spec import parse
@@ -35,14 +36,16 @@ if TYPE_CHECKING:
 SHOWN = 8  # how many candidates are printed
 SETTINGS = (
     "data", "noise", "seed", "budget", "model", "simple", "label", "image", "test", "drop", "categorical", "keep",
-    "size", "skip_bad",
+    "size", "skip_bad", "encoder",
 )  # fmt: skip
 """What a fit depends on: the same settings give the same fit."""
+SINCE = {"encoder": "auto"}
+"""What a setting was in a fit that was written before it existed."""
 
 
 @with_options(
-    *("data", "label", "test", "drop", "skip_bad", "noise", "model", "budget", "seed", "jobs"),
-    settings=("image", "categorical", "keep", "size", "data_dir", "simple", "ray"),
+    *("data", "label", "test", "drop", "skip_bad", "encoder", "noise", "model", "budget", "seed", "jobs"),
+    settings=("image", "categorical", "keep", "size", "data_dir", "simple", "accelerator", "ray"),
     data=OPTIONS["data"]._replace(default=...),
     model=OPTIONS["model"]._replace(
         default="auto", help="Network, such as cnn8:width=0.5 or timm:NAME.", shown="by data"
@@ -93,6 +96,8 @@ def _refuse_early(options: dict[str, Any], folder: Path) -> None:
     """Raise what can be known without torch: a wrong path, column or noise, or a folder that cannot be written."""
     check_source(DataSource.of(options))
     parse(options["noise"])
+    if options["encoder"] not in ("auto", "none"):
+        check_encoder(options["encoder"])
     folders.refuse_other_folder(folder)
     nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
@@ -102,7 +107,7 @@ def _refuse_early(options: dict[str, Any], folder: Path) -> None:
 def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a fit with the same settings, and of the same data."""
     kept, result = folders.finished_fit(folder, [folders.SOURCE])
-    other = sorted(name for name in settings if kept.get(name) != settings[name])
+    other = sorted(name for name in settings if kept.get(name, SINCE.get(name)) != settings[name])
     if other:
         raise ValueError(
             f"{folder} holds a fit with other settings ({', '.join(other)}); choose another --out, or replace it with "
@@ -131,14 +136,15 @@ def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, qui
 
     from symloss.experiments.ray import joblib_on_ray
     from symloss.fit import RobustClassifier
-    from symloss.fit.training_data import features_of, noisy_labels
+    from symloss.fit.representation import images_of
+    from symloss.fit.training_data import noisy_labels
     from symloss.training.progress import shown_by
 
     started, ray, noise = time.perf_counter(), options["ray"], settings["noise"]
     corruption = noisy_labels(opened, noise, settings["seed"], options["data_dir"])
     added = f"; noise {noise}" if noise != "clean" else ""
     say(f"{len(corruption.labels):,} examples of {len(opened.class_names)} classes{added}", err=True)
-    features = features_of(opened.train, opened.size)
+    features = images_of(opened.train, opened.size)
     classifier = RobustClassifier(
         model=settings["model"],
         budget=settings["budget"],
@@ -146,6 +152,8 @@ def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, qui
         n_jobs=options["jobs"] if ray is None else -1,
         simple=settings["simple"],
         memory=folder / folders.WORK,
+        encoder="none" if opened.encoder is not None else settings["encoder"],  # texts in tables are encoded already
+        device=options["accelerator"],
     )
     with (
         _work_folder(folder / folders.WORK),
@@ -170,8 +178,8 @@ def write(
     """Write the folder of a fit, wholly or not at all, and return the result."""
     from symloss.fit import audit_fit
     from symloss.fit.audit.models import warning_of_fit
+    from symloss.fit.representation import images_of
     from symloss.fit.storage import save_fit
-    from symloss.fit.training_data import features_of
 
     truth = opened.train.labels.numpy() if opened.labels_are_true else None
     audit = audit_fit(model, class_names=opened.class_names, truth=truth)
@@ -193,7 +201,7 @@ def write(
         notice=warning_of_fit(model),
     )
     test = opened.test
-    score = None if test is None else float(model.score(features_of(test, opened.size), test.labels.numpy()))
+    score = None if test is None else float(model.score(images_of(test, opened.size), test.labels.numpy()))
     result = _result(model, audit, score, time.perf_counter() - started) | {
         "warning": document.notice or None,
         "suspicious": [row(document, place) for place in export.suspicious(audit)],
@@ -234,6 +242,7 @@ def _result(model: RobustClassifier, audit: Audit, score: float | None, seconds:
         "loss": model.loss_,
         "epoch": model.epoch_,
         "measure": model.measure_,
+        "representation": None if model.seen_ is None else model.seen_.facts(),
         "candidates": {name: _plain(column) for name, column in model.candidates_.items()},
         "learned": learned,
         "classes_apart": model.classes_apart_,
@@ -291,6 +300,21 @@ def _clean(result: dict[str, Any], k: int) -> str:
     return _percent(high) if result["classes_apart"] else f"{_percent(min(low, high))} to {_percent(max(low, high))}"
 
 
+def _features(seen: dict[str, Any] | None) -> list[str]:
+    """Return the line that says what learners saw of images; none for other data."""
+    if seen is None or (seen["name"] == "pixels" and seen["comparison"] is None):
+        return []
+    compared = seen["comparison"]
+    if compared is None:
+        return [f"Features: {seen['name']}."]
+    shares = {compared["encoder"]: compared["features"], "pixels": compared["pixels"]}
+    other = next(name for name in shares if name != seen["name"])
+    return [
+        f"Features: {seen['name']}; {_percent(shares[seen['name']])} % of noisy labels predicted on "
+        f"{compared['images']:,} held-out images, {other} {_percent(shares[other])} %."
+    ]
+
+
 def _verdict(result: dict[str, Any]) -> list[str]:
     from symloss.fit.audit.models import NOTHING_LEARNT
 
@@ -304,6 +328,7 @@ def _verdict(result: dict[str, Any]) -> list[str]:
     low, high = result["noise_rate_interval"]
     lines = [
         f"Model: {result['model']}.",
+        *_features(result.get("representation")),
         f"About {100 * result['noise_rate']:.0f} % of the labels look wrong ({100 * low:.0f} to {100 * high:.0f} %): "
         f"{result['n_wrong']:,} of {result['labels']:,}.",
         *failures,

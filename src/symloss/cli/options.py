@@ -94,6 +94,13 @@ OPTIONS = {
     "drop": Option(str, None, "Table columns to ignore, separated by commas.", DATA, shown="those that look like ids"),
     "categorical": Option(str, None, "Numeric table columns to treat as categories, separated by commas.", DATA),
     "keep": Option(str, None, "Table columns to use although they look like ids, separated by commas.", DATA),
+    "encoder": Option(
+        str,
+        "auto",
+        "Encoder of images or free text: auto, none, efficientnet-lite0, timm:NAME, minilm, tfidf or "
+        "sentence-transformers:NAME.",
+        DATA,
+    ),
     "skip_bad": Option(bool, False, "Skip unreadable images, empty class folders and unlabelled rows.", DATA),
     "size": Option(int, None, "Resize images to N x N pixels.", DATA, shown="the median size, at most 224", least=8),
     "data_dir": Option(Path, None, "Folder of published data sets (or set SYMLOSS_DATA).", DATA, shown=DOWNLOADS),
@@ -155,6 +162,9 @@ Overwrite = Annotated[bool, flag("Replace existing files.", "--overwrite")]
 Top = Annotated[int, option("Number of suspicious labels to print.", min=0)]
 Trained = Annotated[Path, argument("Folder of a finished `train` or `fit`.")]
 Model = Annotated[str | None, option("The run's module:function, if the model is your own code.", panel=TRAINING)]
+Encoder = Annotated[
+    str | None, option("The fit's encoder, to let it load weights that are not installed with it.", panel=TRAINING)
+]
 Files = Annotated[list[str] | None, option("TOML file of settings, or NAME=VALUE; repeatable.", "--settings", "-s")]
 
 Command = Callable[..., None]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symloss.cli.data import encoding, say_columns
-from symloss.cli.options import OPTIONS, RUN, SOURCE, WHERE, AsJson, Model, Trained, flag, option, with_options
+from symloss.cli.options import OPTIONS, RUN, SOURCE, WHERE, AsJson, Encoder, Model, Trained, flag, option, with_options
 from symloss.cli.output import LiveProgress, print_data, print_json, print_rows, say, show_progress
 from symloss.data.source import KNOWN, DataSource, warn
 from symloss.data.tables import check_source
@@ -111,6 +111,7 @@ def predict(
     ] = None,
     probabilities: Annotated[bool, flag("Add a column with the probability of each class.", "--probabilities")] = False,
     model: Model = None,
+    encoder: Encoder = None,
     *,
     options: dict[str, Any],
 ) -> None:
@@ -120,7 +121,7 @@ def predict(
     """
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    found = _predictions(run, best, model, options)
+    found = _predictions(run, best, model, options | {"encoder": encoder})
     each_class = [f"p({name})" for name in found.class_names] if probabilities else []
     writer.writerow(["example", "prediction", "probability", *each_class])
     for name, values in found.rows:
@@ -139,7 +140,7 @@ def predict(
 
 
 def _predictions(run: Path, best: bool | None, model: str | None, options: dict[str, Any]) -> Predictions:
-    where: dict[str, Any] = {"image": options["image"], "skip": options["skip_bad"]}
+    where: dict[str, Any] = {"image": options["image"], "skip": options["skip_bad"], "encoder": options["encoder"]}
     data, fit = options["data"], holds_fit(run)
     check_source(DataSource(data), labelled=False)
     if not fit:
@@ -150,7 +151,7 @@ def _predictions(run: Path, best: bool | None, model: str | None, options: dict[
 
     if best is not None or model is not None:
         raise ValueError(f"`--best`, `--last` and `--model` do not apply to {run}, the folder of a `fit`.")
-    return predict_with_fit(run, data, **where)
+    return predict_with_fit(run, data, **where, progress=encoding("images"))
 
 
 def open_from(options: dict[str, Any]) -> DataSet:

@@ -216,6 +216,11 @@ class TableEncoder:
         return (*names, *(f"{names[place]} is missing" for place in places), *named)
 
     @property
+    def text_encoders_(self) -> tuple[str, ...]:
+        """The names of the encoders of texts."""
+        return tuple(dict.fromkeys(column.encoder.name for column in self._texts))
+
+    @property
     def _others(self) -> tuple[Category | Dates | TextColumn, ...]:
         """What was learnt of the columns that are no numbers, in the order of their features."""
         return (*self._categories, *self._dates, *self._texts)

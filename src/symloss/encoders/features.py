@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePath
@@ -14,7 +15,15 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.encoders.cache import FeatureCache
-from symloss.encoders.images import Features, Progress, check_shape, decoded, image_array, image_encoder
+from symloss.encoders.images import (
+    Features,
+    ImageEncoder,
+    Progress,
+    check_shape,
+    decoded,
+    image_array,
+    image_encoder,
+)
 from symloss.encoders.names import LITE0, TFIDF, kind
 from symloss.encoders.pictures import SUFFIXES
 from symloss.own_code import own_code
@@ -24,6 +33,8 @@ Function = Callable[[Any], Any]
 
 FLUSH = 256
 """Examples between two writes of the cache, at least."""
+AT_ONCE = 64
+"""Images that a worker process encodes at a time, at least."""
 OWN_BATCH = 64
 """Examples that a function of the user's own is called with, unless ``batch`` says otherwise."""
 
@@ -50,6 +61,7 @@ def encode(
     batch: int | None = None,
     cache: str | Path | None = None,
     progress: Progress | None = None,
+    n_jobs: int | None = None,
 ) -> Features:
     """Turn images or texts into features.
 
@@ -64,6 +76,8 @@ def encode(
         cache: a folder that keeps the features of each example by its content, for this encoder. After an interruption,
             or when examples were added or changed, only those that are missing are encoded. "tfidf" keeps none.
         progress: called with the number of examples that are done, and of all.
+        n_jobs: worker processes that share images on a CPU, each with one thread (does not change the result). None
+            encodes in this process, with all of its threads: their number may change the last digit.
 
     Returns:
         Features (N, d) in float32, in the order of the data.
@@ -94,10 +108,66 @@ def encode(
         found: Encoder = text_encoder(name, device=device, batch=batch).fit(list(map(str, examples)))
     else:
         examples = image_array(examples) if isinstance(examples, np.ndarray) else examples
-        found = image_encoder(name, device, batch)
+        found = image_encoder(name, device, batch) if n_jobs is None else SharedEncoder(name, device, batch, n_jobs)
     if cache is None or name == TFIDF:
         return found.transform(examples, progress)
-    return _cached(examples, found, Path(cache), max(FLUSH, batch or 0), progress)
+    flush = found.at_once if isinstance(found, SharedEncoder) else batch or 0
+    return _cached(examples, found, Path(cache), max(FLUSH, flush), progress)
+
+
+@functools.lru_cache(maxsize=1)
+def loaded(name: str, device: str, batch: int | None = None) -> ImageEncoder:
+    """Return an encoder of images. The last one stays in memory, also in worker processes."""
+    return image_encoder(name, device, batch)
+
+
+class SharedEncoder:
+    """An encoder of images whose work is shared by processes, each with one thread of torch.
+
+    Inside ``joblib.parallel_config`` another backend than processes of this machine can be used, such as Ray's. A GPU
+    is not shared.
+    """
+
+    def __init__(self, name: str, device: str, batch: int | None, n_jobs: int) -> None:
+        self.arguments = (name, device, batch)
+        found = loaded(*self.arguments)
+        self.identity, self.width = found.identity, found.width
+        self.chunk = -(-AT_ONCE // found.batch) * found.batch
+        self.n_jobs = n_jobs if found.device.type == "cpu" else 1
+
+    @property
+    def at_once(self) -> int:
+        """How many images keep all processes at work."""
+        import joblib  # type: ignore[import-untyped]  # noqa: PLC0415
+
+        return 2 * self.chunk * int(joblib.effective_n_jobs(self.n_jobs))
+
+    def transform(self, examples: Any, progress: Progress | None = None) -> Features:
+        """Return the features (N, width)."""
+        import joblib  # noqa: PLC0415
+
+        parts = [examples[start : start + self.chunk] for start in range(0, len(examples), self.chunk)]
+        backend, _ = joblib.parallel.get_active_backend()
+        lists = self.n_jobs != 1 and not backend.supports_return_generator  # Ray's gives all results at once
+        jobs = self.n_jobs if len(parts) > 1 else 1
+        work = (joblib.delayed(_by_one_thread)(part, *self.arguments) for part in parts)
+        features = np.empty((len(examples), self.width), dtype=np.float32)
+        done = 0
+        for part in joblib.Parallel(n_jobs=jobs, return_as="list" if lists else "generator")(work):
+            features[done : done + len(part)] = part
+            done += len(part)
+            if progress is not None:
+                progress(done, len(examples))
+        return features
+
+
+def _by_one_thread(images: Any, name: str, device: str, batch: int | None) -> Features:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return loaded(name, device, batch).transform(images)
+    finally:
+        torch.set_num_threads(before)
 
 
 def _recognised(data: Iterable[object] | NDArray[Any] | Tensor) -> Examples:

@@ -76,6 +76,20 @@ def check_encoder(name: str) -> None:
         raise extras.MissingExtraError(extras.missing(f"encoder {name!r}", package))
 
 
+def check_named(name: str, where: object, named: str | None) -> None:
+    """Raise ValueError unless the encoder of a folder, which may be somebody else's, may be loaded.
+
+    One whose weights come from elsewhere, by the name of a model or of a file, must be ``named`` by the user too.
+    """
+    if named not in (None, name):
+        raise ValueError(f"`--encoder` must be {name!r}, as {where} says; got {named!r}")
+    if named is None and name.startswith((TIMM, HUB)):
+        raise ValueError(
+            f"{where} names the encoder {name!r}, whose weights come from elsewhere: add --encoder {name} if they may "
+            "be loaded"
+        )
+
+
 def _needs(name: str) -> Needs:
     if not isinstance(name, str):
         raise TypeError(f"encoder must be a name such as {LITE0!r}, or a function; got {checks.brief(name)}")

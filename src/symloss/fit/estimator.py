@@ -25,6 +25,8 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.data.table_encoder import TableEncoder
+from symloss.encoders.features import Function
+from symloss.encoders.images import chosen_device
 from symloss.fit.audit.models import NOTHING_LEARNT, audit_fit
 from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
 from symloss.fit.correction import Explanation, Round, first_round, label_scores, last_round
@@ -33,11 +35,22 @@ from symloss.fit.held_out import Trainer
 from symloss.fit.learners import KINDS, Candidate, check_kinds
 from symloss.fit.networks import Factory, chosen_model, one_thread
 from symloss.fit.noise_rate import rate_range
+from symloss.fit.representation import (
+    Chooser,
+    Comparison,
+    Images,
+    Representation,
+    check_choice,
+    image_files,
+    images_of_array,
+    images_of_files,
+    is_image_array,
+)
 from symloss.fit.search import LOSSES, Memory, Search, network_plan, run, within_budget
 from symloss.fit.training_data import Rows, Split, TrainingData, folds, number_of_folds, rows_held_out
 from symloss.fitting import all_or_nothing
 from symloss.losses.spec import create_loss
-from symloss.training.progress import progress_of_fit
+from symloss.training.progress import ProgressLines, progress_of_fit
 
 FLOATS = [np.float64, np.float32]
 BUDGET, ORDINARY_TRAININGS = 45.0, 4
@@ -71,9 +84,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         memory: a folder for intermediate results. Rerun a fit that was killed to resume it. Nothing is stored if
             ``model`` is a function, because a changed function would not be noticed.
         verbose: 1 shows what is tried and what leads.
+        encoder: turns images, or free text, into features. "auto" chooses between the pixels of images and features of
+            "efficientnet-lite0", where that is installed, by noisy labels; a network that ``model`` names sees pixels.
+            For texts it takes "minilm", or "tfidf" if that is not installed. Also "none", the name of another encoder
+            (see :func:`symloss.encoders.kind`), or a function (see :func:`symloss.encoders.encode`).
+        device: of networks and encoders, such as "cpu" or "cuda"; "auto" takes a GPU where there is one.
 
     Attributes:
         classes_: the classes.
+        representation_: what learners see of images: "pixels" or the name of an encoder; None for other data.
+        comparison_: the noisy accuracy of ``pixels`` and of ``features`` on held-out ``images``, if ``encoder="auto"``
+            compared them; else None.
         learner_: the kind of learner that won.
         loss_: its loss; None where no network was chosen.
         epoch_: the epoch at which its training stops; None where no network was chosen.
@@ -116,6 +137,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Any = 0,
         memory: str | Path | None = None,
         verbose: int = 0,
+        encoder: str | Function = "auto",
+        device: str = "auto",
     ):
         self.model = model
         self.losses = losses
@@ -128,6 +151,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.memory = memory
         self.verbose = verbose
+        self.encoder = encoder
+        self.device = device
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
@@ -135,7 +160,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: (N, d), an array, a sparse matrix or a tensor; a pandas or polars DataFrame, with numbers, categories,
-                dates, free text and missing values; a list of N texts; or images (N, channels, height, width).
+                dates, free text and missing values; a list of N texts; images (N, channels, height, width); or a list
+                of N image files (``pathlib.Path``, or strings that all end as image files do).
             y: (N,), any labels.
             sample_weight: (N,), the weight of each row.
         """
@@ -148,11 +174,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checks.number("rounds", self.rounds, "[1, inf)", whole=True)
         if self.folds != "auto":
             checks.number("folds", self.folds, "[2, inf)", whole=True)
+        device = str(chosen_device(self.device))
         features, noisy = self._checked_rows(X, y)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        weights = (
+            None if sample_weight is None else _check_sample_weight(sample_weight, noisy, ensure_non_negative=True)
+        )
         self.seed_ = seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        progress = progress_of_fit(self.verbose)
+        features = self._represented(features, noisy, weights, device, progress)
         data = TrainingData(features, noisy, len(self.classes_), self.input_shape_, weights)
-        trainer = Trainer(data, seed, self.n_jobs, progress_of_fit(self.verbose))
+        trainer = Trainer(data, seed, self.n_jobs, progress, device)
         found, failures = self._search(trainer)
         best = winner(found)
         if self.plan_ is not None:
@@ -190,24 +221,34 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
-        """Return the features as (N, d), and the labels as numbers."""
+        """Return the features (N, d), or images, and the labels as numbers."""
         features, y = as_array(features), as_array(y)
-        texts = column_of_texts(features)
-        features = features if texts is None else texts
-        refuse_texts(features)
-        refuse_missing_labels(y)
-        encoder = TableEncoder(text=() if texts is None else texts.columns)
-        self.encoder_ = encoder.fit(features) if is_mixed_table(features) else None
-        if self.encoder_ is None:
-            refuse_gaps(features)
-            features, y = validate_data(
-                self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2
-            )
+        files = image_files(features)
+        texts = None if files is not None or isinstance(features, Images) else column_of_texts(features)
+        if files is not None or isinstance(features, Images) or is_image_array(features):
+            reads = "images"
         else:
-            validate_data(self, features, skip_check_array=True)
-            features, y = self.encoder_.transform(features), column_or_1d(y, warn=True)
-            check_consistent_length(features, y)
-        self.input_shape_ = tuple(features.shape[1:])
+            reads = "texts" if texts is not None else "table" if hasattr(features, "columns") else "numbers"
+        check_choice(self.encoder, reads)
+        refuse_missing_labels(y)
+        self.encoder_: TableEncoder | None = None
+        self.representation_: str | None = None
+        self.comparison_: Comparison | None = None
+        self.seen_: Representation | None = None
+        if texts is not None and callable(self.encoder):
+            self.seen_ = Representation(self.encoder)
+            features, texts = self._encoded_texts(texts), None
+        if files is not None or isinstance(features, Images):
+            rows: Any = images_of_files(files) if files is not None else features
+            y = column_or_1d(y, warn=True)
+            check_consistent_length(range(len(rows)), y)
+        elif reads == "images" and self.encoder not in ("auto", "none"):
+            given, y = validate_data(self, features, y, dtype=None, allow_nd=True, ensure_min_samples=2)
+            rows = Images(given, tuple(given.shape[1:])) if callable(self.encoder) else images_of_array(given, None)
+        else:
+            rows, y = self._checked_features(features if texts is None else texts, texts, y)
+            if reads == "images":
+                rows = images_of_array(features, rows)
         if y.dtype.kind == "f":
             check_classification_targets(y)
         self.classes_, noisy = np.unique(y, return_inverse=True)
@@ -215,7 +256,50 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must have two classes or more; got one class, {self.classes_[0]}")
         if len(self.classes_) == len(noisy) > 2:
             raise ValueError(f"y must have fewer classes than rows; got {len(noisy)} labels that are all different")
-        return features.reshape(len(noisy), -1) if features.ndim > 2 else features, noisy.astype(np.int64)
+        return rows, noisy.astype(np.int64)
+
+    def _checked_features(self, features: Any, texts: Any, y: Any) -> tuple[Any, Any]:
+        """Return features (N, ...) of anything but image files, and the labels."""
+        refuse_texts(features)
+        if is_mixed_table(features):
+            name = self.encoder if isinstance(self.encoder, str) else "auto"
+            self.encoder_ = TableEncoder(text=() if texts is None else texts.columns, encoder=name).fit(features)
+            validate_data(self, features, skip_check_array=True)
+            encoded, y = self.encoder_.transform(features), column_or_1d(y, warn=True)
+            check_consistent_length(encoded, y)
+            return encoded, y
+        refuse_gaps(features)
+        return tuple(
+            validate_data(self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2)
+        )
+
+    def _encoded_texts(self, texts: Any) -> Any:
+        assert self.seen_ is not None
+        return self.seen_.of_new([text if isinstance(text, str) else "" for text in texts["text"]])
+
+    def _represented(self, rows: Any, noisy: Rows, weights: Any, device: str, progress: ProgressLines) -> Any:
+        """Return the features (N, d), of images in the representation that predicts noisy labels better."""
+        if isinstance(rows, Images):
+            memory = None if self.memory is None else Path(self.memory)
+            chooser = Chooser(
+                rows, noisy, len(self.classes_), weights, self.seed_, device, self.n_jobs, progress, memory
+            )
+            if self.encoder == "none" or (self.encoder == "auto" and self.model != "auto"):
+                rows, self.seen_ = chooser.pixels()
+            elif self.encoder == "auto":
+                rows, self.seen_ = chooser.chosen(with_networks=self._tries_networks(rows))
+            else:
+                rows, self.seen_ = chooser.encoded(self.encoder)
+            self.representation_, self.comparison_ = self.seen_.name, self.seen_.comparison
+        self.input_shape_ = tuple(rows.shape[1:])
+        return rows.reshape(len(noisy), -1) if rows.ndim > 2 else rows
+
+    def _tries_networks(self, images: Images) -> bool:
+        """Return whether the learners and the budget leave a network for pixels."""
+        network = chosen_model("auto", images.shape, len(self.classes_))
+        if network is None or not (self.learners == "auto" or "network" in self.learners):
+            return False
+        return self.budget is None or network_plan(network.seconds(len(images)), self.budget, 5) is not None
 
     def _search(self, trainer: Trainer) -> tuple[list[Judged], dict[Candidate, str]]:
         """Return the candidates, the best first, and those that could not be fitted, with the reason."""
@@ -321,10 +405,23 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.encoder_ is not None:
             texts = column_of_texts(rows)
             return self.predictor_.probabilities(self.encoder_.transform(rows if texts is None else texts))
-        rows = validate_data(self, rows, accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
+        if self.seen_ is not None:
+            rows = self._seen(rows)
+        if self.seen_ is None or self.seen_.encoder is None:
+            rows = validate_data(self, rows, accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
         if tuple(rows.shape[1:]) != self.input_shape_:
             raise ValueError(f"X must hold rows {self.input_shape_} as in fit; got {tuple(rows.shape[1:])}")
         return self.predictor_.probabilities(rows.reshape(rows.shape[0], -1) if rows.ndim > 2 else rows)
+
+    def _seen(self, rows: Any) -> Any:
+        """Return what learners see of new images or texts."""
+        assert self.seen_ is not None
+        if isinstance(rows, Images):
+            return rows.pixels() if self.seen_.encoder is None else self._seen(rows.examples)
+        texts = column_of_texts(rows) if image_files(rows) is None else None
+        if texts is not None and self.representation_ is None:
+            return self._encoded_texts(texts)
+        return self.seen_.of_new(rows, self.device, self.n_jobs)
 
     def predict(self, X: Any) -> Any:  # noqa: N803
         """Return the most probable class (n,)."""

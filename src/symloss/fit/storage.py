@@ -11,7 +11,7 @@ import math
 import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +25,19 @@ from symloss import __version__, checks
 from symloss.data.dataset import DataSet
 from symloss.data.opening import open_inputs
 from symloss.data.source import DataDescription, DataSource, warn
+from symloss.encoders.images import Progress
 from symloss.fit.audit.scores import Audit
 from symloss.fit.ensemble import Ensemble, Member, precise
 from symloss.fit.folder import RESULT, LabelSource, finish_fit, open_fit, save_audit
 from symloss.fit.learners import CLASSICAL, Candidate
+from symloss.fit.networks import one_thread
+from symloss.fit.representation import Images, Representation, images_of
 from symloss.fit.stacks import STACKED
 from symloss.fit.training_data import SCALINGS, Scaler, features_of
 from symloss.noise.manifest import Corruption
 from symloss.training.models import create_model, is_built_in, without_weights
 from symloss.training.prediction import Predictions, kept_encoder
-from symloss.training.run_folder import COLUMNS, DATA, RunFolder
+from symloss.training.run_folder import COLUMNS, DATA, FIT, RunFolder
 from symloss.writing import write_whole
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ def save_fit(
     The folder is that of :func:`symloss.fit.folder.replaced_fit`; files in it become part of the fit. ``result`` is
     what the command prints, and prints again if it is called with the same ``settings``.
     """
+    seen = None if model.seen_ is None else model.seen_.to_document()
     run = RunFolder(folder)
     run.write(DATA, asdict(data.description()))
     if data.encoder is not None:
@@ -72,11 +76,14 @@ def save_fit(
     run.write(RESULT, dict(result))
     description = save_predictor(model.predictor_, folder)
     versions = {"symloss": __version__, "scikit-learn": sklearn.__version__, "torch": str(torch.__version__)}
-    finish_fit(folder, versions=versions, settings=dict(settings), model=description)
+    finish_fit(folder, versions=versions, settings=dict(settings), model=description | {"encoder": seen})
 
 
-def open_predictor(folder: Path) -> tuple[DataDescription, Ensemble]:
-    """Return the model of a fit, and what its data was like."""
+def open_predictor(folder: Path, encoder: str | None = None) -> tuple[DataDescription, Ensemble, Representation]:
+    """Return the model of a fit, what its data was like, and what it sees of images.
+
+    An ``encoder`` whose weights are not installed with it must be named by the user.
+    """
     document = open_fit(folder, OF_PREDICTIONS)
     data = RunFolder(folder).data()
     assert data is not None  # open_fit has seen it
@@ -91,18 +98,42 @@ def open_predictor(folder: Path) -> tuple[DataDescription, Ensemble]:
                 f"{sklearn.__version__} cannot load it: install that version, or fit again"
             ) from error
         raise ValueError(f"{folder} is damaged: {checks.brief(str(error))[1:-1]}; fit again") from error
-    return data, predictor
+    seen = Representation.from_document(
+        document["model"].get("encoder"), folder / FIT, None if data.columns else encoder
+    )
+    return data, predictor, seen
 
 
 def predict_with_fit(
-    folder: Path, data: str, *, image: str | None = None, root: Path | None = None, skip: bool = False
+    folder: Path,
+    data: str,
+    *,
+    image: str | None = None,
+    root: Path | None = None,
+    skip: bool = False,
+    encoder: str | None = None,
+    progress: Progress | None = None,
 ) -> Predictions:
-    """Predict on other data with a fit; arguments as in :func:`symloss.training.prediction.predict`."""
-    known, predictor = open_predictor(folder)
-    encoder = kept_encoder(RunFolder(folder)) if known.columns else None
+    """Predict on other data with a fit; arguments as in :func:`symloss.training.prediction.predict`.
+
+    ``progress`` is called with the number of images that are encoded, and of all.
+    """
+    known, predictor, seen = open_predictor(folder, encoder)
+    table = kept_encoder(RunFolder(folder), encoder) if known.columns else None
     source = DataSource(data, image=image, skip_bad=skip)
-    inputs = open_inputs(source, known, encoder, root=root, on_bad=warn)
-    features = features_of(inputs, known.size)
+    if seen.encoder is not None:  # which takes files of any size
+        known = replace(known, size=known.size or known.input_shape[-1])
+    inputs = open_inputs(source, known, table, root=root, on_bad=warn)
+    if seen.encoder is None:
+        features = features_of(inputs, known.size)
+    else:
+        images = images_of(inputs, known.size)
+        if not isinstance(images, Images):
+            raise ValueError(f"data must be images, as in the fit; got {data!r}")
+        with one_thread():
+            features = seen.of_new(images.examples, progress=progress)
+        if features.shape[1:] != predictor.input_shape:
+            raise ValueError(f"{folder} is damaged: its encoder must have {predictor.input_shape[0]} features")
     predicted = predictor.probabilities(features.reshape(len(features), -1))
     if not np.isfinite(predicted).all():
         raise ValueError(f"{folder} must hold a model that predicts probabilities; got NaN: fit again")

@@ -16,6 +16,7 @@ from symloss.data.dataset import Examples, Scaling
 from symloss.data.opening import open_data, open_inputs
 from symloss.data.source import DataDescription, DataSource, warn
 from symloss.data.table_encoder import TableEncoder
+from symloss.encoders.names import check_named
 from symloss.losses.criterion import ScoreMap
 from symloss.noise.calibration import calibrate
 from symloss.training.checkpoint import load_checkpoint, load_state, must_fit
@@ -60,11 +61,11 @@ class Trained:
         return scores.softmax(1) if self.temperature is None else (scores.double() / self.temperature).softmax(1)
 
 
-def trained(run: Path | str, best: bool | None = None, model: str | None = None) -> Trained:
+def trained(run: Path | str, best: bool | None = None, model: str | None = None, encoder: str | None = None) -> Trained:
     """Return the model of a run, with the weights of its best or its last epoch.
 
     By default the best one, if examples were held out. A model that is not built in must be named, so that a folder
-    from elsewhere cannot run code.
+    from elsewhere cannot run code. So must an encoder of texts whose weights are not installed with it.
     """
     folder = RunFolder(run)
     settings, data = folder.settings(), folder.data()
@@ -89,13 +90,21 @@ def trained(run: Path | str, best: bool | None = None, model: str | None = None)
     epoch = state["epoch"]
     temperature = folder.temperature("best" if best else "last", epoch)
     score_map = build_score_map(settings)
-    return Trained(network, score_map, data, settings.model, epoch, temperature, kept_encoder(folder))
+    return Trained(network, score_map, data, settings.model, epoch, temperature, kept_encoder(folder, encoder))
 
 
-def kept_encoder(folder: RunFolder) -> TableEncoder | None:
-    """Return how the columns of a table become features; None for other data."""
-    document = folder.read(COLUMNS)
-    return None if document is None else TableEncoder.from_document(document, folder.path / COLUMNS)
+def kept_encoder(folder: RunFolder, named: str | None = None) -> TableEncoder | None:
+    """Return how the columns of a table become features; None for other data.
+
+    An encoder of texts whose weights come from elsewhere must be ``named`` by the user too.
+    """
+    document, path = folder.read(COLUMNS), folder.path / COLUMNS
+    if document is None:
+        return None
+    found = TableEncoder.from_document(document, path)
+    for name in found.text_encoders_:
+        check_named(name, path, named)
+    return found
 
 
 @dataclass(frozen=True)
@@ -117,6 +126,7 @@ def predict(
     image: str | None = None,
     root: Path | None = None,
     skip: bool = False,
+    encoder: str | None = None,
 ) -> Predictions:
     """Predict on other data with the model of a run.
 
@@ -126,12 +136,12 @@ def predict(
     Args:
         run: the folder of the run.
         data: as in training; labels are not needed.
-        best, model: as in :func:`trained`.
+        best, model, encoder: as in :func:`trained`.
         image: the column of the image files, in a table.
         root: where known data sets are.
         skip: skip unreadable images instead of refusing them.
     """
-    found = trained(run, best, model)
+    found = trained(run, best, model, encoder)
     source = DataSource(data, image=image, skip_bad=skip)
     examples = open_inputs(source, found.data, found.encoder, root=root, on_bad=warn)
     predicted = (values for scores in found.scores(examples) for values in found.probabilities(scores).tolist())

@@ -123,7 +123,12 @@ class RunAudit:
 
 
 def audit_run(
-    run: Path | str, *, model: str | None = None, root: Path | None = None, skip_bad: bool = False
+    run: Path | str,
+    *,
+    model: str | None = None,
+    root: Path | None = None,
+    skip_bad: bool = False,
+    encoder: str | None = None,
 ) -> RunAudit:
     """Audit the labels that a finished run was trained on.
 
@@ -135,6 +140,7 @@ def audit_run(
         model: the name of the run's model again, if it is your own code.
         root: where published data sets are.
         skip_bad: as in the training of the run.
+        encoder: the name of the run's encoder of texts again, if its weights are not installed with it.
     """
     folder = RunFolder(run)
     settings = folder.settings()
@@ -142,7 +148,7 @@ def audit_run(
         raise ValueError(no_run(run))
     if folder.result() is None:
         raise ValueError(f"The run in {str(run)!r} is not finished. Rerun the command that began it to resume.")
-    network = trained(run, model=model)
+    network = trained(run, model=model, encoder=encoder)
     task = prepare(settings, root, skip_bad)
     if (folder.read(MANIFEST_FILE) or {}).get("noisy_sha256") != task.corruption.manifest.noisy_sha256:
         raise ValueError(
