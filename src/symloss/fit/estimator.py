@@ -71,8 +71,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             :func:`symloss.training.models.create_model` such as "cnn8:width=0.5" or "timm:resnet18", or a function of
             ``input_shape`` and ``num_classes`` that returns a module. The other learners see images as rows of pixels.
         losses: "auto", or specs of the losses that networks try.
-        learners: "auto", or some of "network", "closed-form", "k-nn", "svc", "forest", "boosting", "logistic". Also
-            "xgboost" and "lightgbm", with a robust loss; these are not part of "auto".
+        learners: "auto", or some of "network", "linear", "closed-form", "logistic", "lda", "k-nn", "svc", "forest",
+            "boosting". Also "xgboost" and "lightgbm", with a robust loss; these are not part of "auto".
         budget: seconds of one core. It decides how many candidates are tried, by a formula: the same budget always
             gives the same candidates. By default 45, or four trainings of the network where that is more.
         folds: "auto" or a number.
@@ -107,7 +107,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             labels, the standard error, an estimate of the accuracy on true labels if classes are apart, whether it can
             be told from the best, and why it could not be fitted, if so.
         noise_rate_: the share of wrong labels, an estimate.
-        noise_rate_interval_: an interval for it of 95 %.
+        noise_rate_interval_: the range that noisy labels allow, from all doubt being overlap to all doubt being noise.
         transition_: (C, C). A row for each true class: how probable each label is.
         given_labels_: (N,), the labels passed to ``fit``.
         label_scores_: (N,), one for each training row. The lower, the more suspicious is the label.
