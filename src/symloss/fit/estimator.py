@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.data.table_encoder import TableEncoder
+from symloss.encoders.devices import chosen_device
 from symloss.encoders.features import Function
-from symloss.encoders.images import chosen_device
 from symloss.fit.audit.models import NOTHING_LEARNT, audit_fit
 from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
 from symloss.fit.correction import Explanation, Round, first_round, label_scores, last_round
