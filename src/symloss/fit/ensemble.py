@@ -77,9 +77,13 @@ class Ensemble:
 
     def probabilities(self, features: Any) -> Floats:
         """Return the probabilities of the true classes (n, C)."""
+        scores = torch.from_numpy(self.scores(features)).div(self.temperature)
+        return adjusted(scores, self.adjustment).softmax(1).numpy()
+
+    def scores(self, features: Any) -> Floats:
+        """Return the logarithms (n, C) of the mean of the members, without its temperature and adjustment."""
         predictions = [self._of(member, self.scaler(features, member.candidate.scaling)) for member in self.members]
-        scores = mean_scores(predictions, [member.temperature for member in self.members])
-        return adjusted(torch.from_numpy(scores).div(self.temperature), self.adjustment).softmax(1).numpy()
+        return mean_scores(predictions, [member.temperature for member in self.members])
 
     def _of(self, member: Member, features: Any) -> Floats:
         if member.networks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,7 +33,8 @@ from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_m
 from symloss.fit.correction import Explanation, Round, first_round, label_scores, last_round
 from symloss.fit.ensemble import Leaders, ensemble
 from symloss.fit.held_out import Trainer
-from symloss.fit.learners import KINDS, Candidate, check_kinds
+from symloss.fit.large_data import affordable, explained, labels_to_learn, sample_of
+from symloss.fit.learners import KINDS, Candidate, Shape, check_kinds
 from symloss.fit.networks import Factory, chosen_model, one_thread
 from symloss.fit.noise_rate import rate_range
 from symloss.fit.representation import (
@@ -169,11 +171,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:  # noqa: N803
-        if self.budget is not None:
-            checks.number("budget", self.budget, "(0, inf)")
-        checks.number("rounds", self.rounds, "[1, inf)", whole=True)
-        if self.folds != "auto":
-            checks.number("folds", self.folds, "[2, inf)", whole=True)
+        self._check_options()
         device = str(chosen_device(self.device))
         features, noisy = self._checked_rows(X, y)
         weights = (
@@ -182,7 +180,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed_ = seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         progress = progress_of_fit(self.verbose)
         features = self._represented(features, noisy, weights, device, progress)
-        data = TrainingData(features, noisy, len(self.classes_), self.input_shape_, weights)
+        every = TrainingData(features, noisy, len(self.classes_), self.input_shape_, weights)
+        sample = sample_of(noisy, seed)
+        data = every if sample is None else every.take(sample)
+        if sample is not None:
+            progress.phase(f"{len(sample):,} of {len(noisy):,} rows choose the learners; then all rows are learnt from")
         trainer = Trainer(data, seed, self.n_jobs, progress, device)
         found, failures = self._search(trainer)
         best = winner(found)
@@ -191,7 +193,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             lead, rounds = within_budget(leaders(found), self.rounds, len(self.folds_), self.shape_, self.budget_)
         first = first_round(lead if not self.simple or best in lead else [best, *lead], trainer, self.folds_)
-        self.learned_ = self._told_from_majority(found, first, noisy, weights)
+        self.learned_ = self._told_from_majority(found, first, data.given, data.given_weights)
         if not self.learned_:
             warnings.warn(NOTHING_LEARNT, stacklevel=4)
         last = self._last_round(first, rounds, trainer)
@@ -214,11 +216,40 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.measure_ = data.measure
         networks = [one.candidate for one in found if one.candidate.learner == "network"]
         self.label_scores_ = label_scores(last.explanation, networks, trainer)
-        self._keep_labels(last.explanation, noisy)
+        self._keep_labels(last.explanation, data.given)
         self.classes_apart_ = last.apart
         self.trained_labels_ = last.labels
         self._keep_candidates(found, failures, best, used)
+        if sample is not None:
+            self._extend(sample, replace(trainer, data=every), last)
         return self
+
+    def _check_options(self) -> None:
+        if self.budget is not None:
+            checks.number("budget", self.budget, "(0, inf)")
+        checks.number("rounds", self.rounds, "[1, inf)", whole=True)
+        if self.folds != "auto":
+            checks.number("folds", self.folds, "[2, inf)", whole=True)
+
+    def _extend(self, sample: Rows, trainer: Trainer, last: Round) -> None:
+        """Judge the labels of all rows, and let the leaders learn from them, as far as the budget allows."""
+        data = trainer.data
+        whole = explained(last.explanation, sample, data.given, self.predictor_, data.features)
+        self.trained_labels_ = labels_to_learn(whole, sample, last.labels)
+        self.label_scores_ = whole.label_scores
+        self._keep_labels(whole, data.given)
+        used = [one.candidate for one in self.predictor_.members]
+        known = [k for k, one in enumerate(last.leaders.members) if one.candidate in used]
+        members = [last.leaders.members[k] for k in known]
+        shape = Shape(len(data), data.features.shape[1], data.num_classes, sparse.issparse(data.features))
+        kept = affordable(members, shape, self.budget_)
+        if kept:
+            temperatures = tuple(last.leaders.temperatures[known[k]] for k in kept)
+            leaders = Leaders(tuple(members[k] for k in kept), temperatures, {})
+            before = self.predictor_
+            trainer.progress.phase(f"{len(kept)} of {len(used)} learners learn from all {len(data):,} rows")
+            corrected = trainer.with_labels(self.trained_labels_)
+            self.predictor_ = ensemble(corrected, leaders, before.temperature, before.adjustment, refit=True)
 
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
         """Return the features (N, d), or images, and the labels as numbers."""

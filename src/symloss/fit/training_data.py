@@ -51,6 +51,7 @@ class TrainingData:
     Attributes:
         labels: what learners are trained on: ``given``, or other labels, see :meth:`with_labels`.
         weights: (N,), in training and in accuracy; None for equal weights.
+        given_weights: (N,), those of the caller, without those that balance classes.
     """
 
     def __init__(
@@ -67,8 +68,8 @@ class TrainingData:
         self.input_shape = (features.shape[1],) if input_shape is None else tuple(input_shape)
         counts = np.bincount(given)
         self.balanced = bool(counts.max() > UNEQUAL * counts.min()) if balanced is None else balanced
-        weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-        self.weights = balanced_weights(given, weights) if self.balanced else weights
+        self.given_weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+        self.weights = balanced_weights(given, self.given_weights) if self.balanced else self.given_weights
         self.scaler = Scaler(features, self.input_shape[0] if len(self.input_shape) == 3 else 1)
         self._scaled: dict[str, Any] = {}
 
@@ -80,6 +81,13 @@ class TrainingData:
         other = copy.copy(self)
         other.labels = labels
         return other
+
+    def take(self, rows: Rows) -> TrainingData:
+        """Return some of the rows."""
+        weights = None if self.given_weights is None else self.given_weights[rows]
+        return TrainingData(
+            self.features[rows], self.given[rows], self.num_classes, self.input_shape, weights, self.balanced
+        )
 
     def labels_of(self, split: int) -> Rows:
         """Return (N,), the labels that a split trains on."""
