@@ -206,7 +206,7 @@ def test_rows_of_a_cell(small, tmp_path):
         assert 0 < row["log_loss"] < 2
         assert 0 <= row["calibration_error"] < 1
         assert row["seconds"] > 0
-        assert row["processor_seconds"] > 0
+        assert row["processor_seconds"] >= 0  # the system counts in ticks
         if method != CLEAN:
             assert row["average_precision"] > 0.5
             assert row["noise_rate"] == pytest.approx(0.3, abs=0.01)

@@ -242,7 +242,7 @@ def test_features_that_say_nothing(tmp_path, ends, run_command):
 def test_where_classes_overlap_the_advice_is_careful(tmp_path, ends):
     """A range, a warning on the terminal, the page and in JSON, and no corrections without --force."""
     rng, true = np.random.default_rng(0), np.arange(400) % 2
-    labels = np.where(rng.random(400) < 0.35, 1 - true, true)
+    labels = np.where(rng.random(400) < 0.3, 1 - true, true)
     write_numbers(tmp_path / "near.csv", true[:, None] + rng.normal(size=(400, 2)), [CLASSES[k] for k in labels])
     command = ["fit", "--data", "near.csv", "--budget", "0.5", "--out", "fit"]
     told = ends(0, tmp_path, *command)
