@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -16,8 +15,6 @@ from symloss.fit.training_data import (
     Probabilities,
     Rows,
     TrainingData,
-    balanced_weights,
-    contributions,
     standard_error,
 )
 from symloss.losses.spec import create_loss
@@ -36,8 +33,6 @@ CONSTANT = 0.1
 """A candidate leads only if it predicts the classes that are not its most frequent one more often than this, as a share
 of how often labels name them. Where classes overlap, to predict the majority is often the best guess, and says nothing.
 """
-BY_CHANCE = 0.05
-"""The probability of claiming that something was learnt from features that say nothing about the labels."""
 WINDOW = 2
 """The accuracy of an epoch is averaged over this many epochs before and after it."""
 
@@ -172,25 +167,6 @@ def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Jud
         return chosen
     surplus = [one for one in chosen if one.candidate.learner == "network"][most_single:]
     return [one for one in chosen if one not in surplus]
-
-
-def told_from_majority(
-    predictions: Probabilities, rows: Rows, noisy: Rows, sample_weight: Floats | None, tries: int
-) -> bool:
-    """Return whether held-out predictions (n, C) beat always the most frequent class, in accuracy or balanced accuracy.
-
-    The best of many guesses looks better than one: all ``tries`` candidates and both measures share the level.
-    """
-    errors = NormalDist().inv_cdf(1 - BY_CHANCE / (2 * tries))
-    classes, given = predictions.shape[1], noisy[rows]
-    equal = np.ones(len(noisy)) if sample_weight is None else sample_weight
-    for weights in (equal[rows], balanced_weights(noisy, sample_weight)[rows]):
-        majority = np.bincount(given, weights, classes).argmax()
-        always = np.eye(classes)[np.full(len(rows), majority)]
-        gain = contributions(predictions, given, weights) - contributions(always, given, weights)
-        if gain.mean() > max(errors * standard_error(gain), 0.0):
-            return True
-    return False
 
 
 def _far_behind(best: Judged, other: Judged) -> bool:

@@ -29,9 +29,10 @@ from symloss.data.table_encoder import TableEncoder
 from symloss.encoders.devices import chosen_device
 from symloss.encoders.features import Function
 from symloss.fit.audit.models import NOTHING_LEARNT, audit_fit
-from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
+from symloss.fit.choice import Judged, cannot_be_told_from, leaders, winner
 from symloss.fit.correction import Explanation, Round, first_round, label_scores, last_round
 from symloss.fit.ensemble import Leaders, ensemble
+from symloss.fit.evidence import something_learnt
 from symloss.fit.held_out import Trainer
 from symloss.fit.large_data import affordable, explained, labels_to_learn, sample_of
 from symloss.fit.learners import KINDS, Candidate, Shape, check_kinds
@@ -100,8 +101,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learner_: the kind of learner that won.
         loss_: its loss; None where no network was chosen.
         epoch_: the epoch at which its training stops; None where no network was chosen.
-        learned_: False if no candidate beats always predicting the most frequent class, in accuracy or in balanced
-            accuracy. Then the labels are not judged, and ``noise_rate_`` is NaN.
+        learned_: False if what candidates predict for held-out rows cannot be told from chance. Then the labels are not
+            judged, and ``noise_rate_`` is NaN.
         classes_apart_: whether the labels are explained clearly better by classes that are apart, some with a wrong
             label, than by classes that overlap. Otherwise all that is known of clean accuracy is that it lies between
             ``noisy_accuracy`` and ``clean_accuracy_estimate``.
@@ -193,7 +194,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             lead, rounds = within_budget(leaders(found), self.rounds, len(self.folds_), self.shape_, self.budget_)
         first = first_round(lead if not self.simple or best in lead else [best, *lead], trainer, self.folds_)
-        self.learned_ = self._told_from_majority(found, first, data.given, data.given_weights)
+        self.learned_ = self._something_learnt(found, data)
         if not self.learned_:
             warnings.warn(NOTHING_LEARNT, stacklevel=4)
         last = self._last_round(first, rounds, trainer)
@@ -373,13 +374,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.folds_[:1]
         return self.folds_ if plan is None else self.folds_[: plan.judged]
 
-    def _told_from_majority(self, found: Sequence[Judged], first: Round, noisy: Rows, weights: Any) -> bool:
-        """Return whether a candidate, or the mean of the leaders, beats the most frequent class."""
-        rows = rows_held_out(self.folds_)
-        every = [*((one.predictions, rows) for one in found), (first.explanation.scores, np.arange(len(noisy)))]
-        return any(
-            told_from_majority(predicted, of[: len(predicted)], noisy, weights, len(found)) for predicted, of in every
-        )
+    def _something_learnt(self, found: Sequence[Judged], data: TrainingData) -> bool:
+        """Return whether what candidates predict says anything about the labels."""
+        weights = np.ones(len(data)) if data.given_weights is None else data.given_weights
+        return something_learnt([one.predictions for one in found], data.given, self.folds_, np.flatnonzero(weights))
 
     def _last_round(self, first: Round, rounds: int, trainer: Trainer) -> Round:
         if not self.learned_:  # there is nothing to correct labels by

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from symloss.fit.estimator import RobustClassifier
 
 NOTHING_LEARNT = (
-    "Nothing was learnt from these features: no learner predicts the labels better than the most frequent class does. "
+    "Nothing was learnt from these features: what learners predict for held-out rows cannot be told from chance. "
     "The labels cannot be judged."
 )
 MANY_LOOK_WRONG = (
