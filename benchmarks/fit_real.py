@@ -29,7 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -284,6 +284,8 @@ def _symloss(cell: NoisyCell) -> Row:
     likely = np.zeros((len(cell.test), cell.classes))
     likely[:, model.classes_] = model.predict_proba(cell.test)
     interval = getattr(model, "noise_rate_interval_", None)
+    plain = replace(model.predictor_, adjustment=()).probabilities(cell.test)
+    unadjusted = model.classes_[plain.argmax(1)]
     return {
         "setting": {name: getattr(model, f"{name}_", None) for name in ("learner", "loss", "epoch")},
         "noisy_accuracy": float(np.nanmax(np.asarray(model.candidates_["noisy_accuracy"], float))),
@@ -291,6 +293,10 @@ def _symloss(cell: NoisyCell) -> Row:
         "noise_rate_interval": None if interval is None else [number(end) for end in interval],
         "classes_apart": None if not hasattr(model, "classes_apart_") else bool(model.classes_apart_),
         "label_scores": model.label_scores_,
+        "unadjusted": {
+            "accuracy": float((unadjusted == cell.test_labels).mean()),
+            "balanced_accuracy": balanced_accuracy(unadjusted, cell.test_labels),
+        },
         "predicted": model.predict(cell.test),
         "probabilities": likely,
     }
