@@ -16,15 +16,16 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import fit_table
 import measure
 import numpy as np
-from fit_rivals import RIVALS, Tuning, quietly_fitted, with_probabilities
+from fit_rivals import RIVALS, Tuning, with_probabilities
 from fit_table import Row
-from noisy_cells import PUBLISHED, SOURCES, Labels, NoisyCell, open_cell
+from noisy_cells import PUBLISHED, SOURCES, Labels, NoisyCell, Place, Plan, open_cell
+from real_rivals import quietly_fitted
 from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
 from symloss import RobustClassifier
@@ -40,29 +41,9 @@ METHODS = ("symloss", *RIVALS, "cleanlab")
 ROWS = Path("docs/results/fit")
 
 
-@dataclass(frozen=True)
-class Place:
-    """The measurement that a row holds."""
-
-    data: str
-    noise: str
-    seed: int
-    method: str
-
-    def __str__(self) -> str:
-        return f"{self.data} {self.noise}, seed {self.seed}, {self.method}"
-
-    def path(self, folder: Path) -> Path:
-        """Return the file of the row."""
-        return folder / self.data / f"{re.sub(r'[^a-z0-9.]+', '-', self.noise.lower())}-{self.seed}-{self.method}.json"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Measurements, cell by cell, and a line for all that is left out."""
-
-    places: list[Place]
-    left_out: list[str]
+def row_file(place: Place, folder: Path) -> Path:
+    """Return the file of a row."""
+    return folder / place.data / f"{re.sub(r'[^a-z0-9.]+', '-', place.noise.lower())}-{place.seed}-{place.method}.json"
 
 
 def planned(
@@ -121,7 +102,7 @@ def _missing(name: str, root: Path | None) -> str:
 
 def read_rows(folder: Path, places: Sequence[Place]) -> list[Row]:
     """Return the rows that are finished."""
-    return [json.loads(file.read_text()) for file in (place.path(folder) for place in places) if file.exists()]
+    return [json.loads(file.read_text()) for file in (row_file(place, folder) for place in places) if file.exists()]
 
 
 def has_cleanlab() -> bool:
@@ -147,12 +128,11 @@ def measure_all(folder: Path, places: Sequence[Place], root: Path | None = None)
     opened: tuple[tuple[str, str, int], NoisyCell, Tuning] | None = None
     with one_thread():
         for place in places:
-            key = (place.data, place.noise, place.seed)
-            if opened is None or opened[0] != key:
-                cell = open_cell(*key, root)
-                opened = (key, cell, Tuning(cell))
+            if opened is None or opened[0] != place.cell:
+                cell = open_cell(*place.cell, root)
+                opened = (place.cell, cell, Tuning(cell))
             row = {**asdict(place), **_measured(place, *opened[1:], folder), "environment": found}
-            path = place.path(folder)
+            path = row_file(place, folder)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, (json.dumps(row, indent=1) + "\n").encode())
             yield row
@@ -239,7 +219,7 @@ def _cleanlab(place: Place, cell: NoisyCell, tuning: Tuning, folder: Path) -> Ro
     """CleanLearning over the rival with the best accuracy on noisy labels. What that choice took is not in its time."""
     from cleanlab.classification import CleanLearning  # noqa: PLC0415
 
-    rivals = read_rows(folder, [Place(place.data, place.noise, place.seed, one) for one in RIVALS])
+    rivals = read_rows(folder, [Place(*place.cell, one) for one in RIVALS])
     best = max(rivals, key=lambda row: row["noisy_accuracy"])
     estimator = with_probabilities(tuning.estimator(best["method"], best["setting"]))
     cleaned = quietly_fitted(
@@ -276,7 +256,7 @@ def main() -> None:
     plan = planned(data, given.noise, given.seeds, given.methods, given.data_dir)
     for line in plan.left_out:
         print(line, file=sys.stderr)
-    left = [] if given.only_show else [place for place in plan.places if not place.path(given.rows).exists()]
+    left = [] if given.only_show else [place for place in plan.places if not row_file(place, given.rows).exists()]
     measure.with_progress(measure_all(given.rows, left, given.data_dir), [str(place) for place in left])
     finished = read_rows(given.rows, plan.places)
     if not finished:

@@ -29,7 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -38,7 +38,7 @@ import fit_real_table
 import measure
 import numpy as np
 from fit_accuracy import calibration_error
-from noisy_cells import Labels, NoisyCell
+from noisy_cells import Labels, NoisyCell, Place, Plan
 from real_rivals import ON_FEATURES, RIVALS, Floats, Tuning, probabilities, quietly_fitted, with_probabilities
 from real_sources import SOURCES, Folders, Source, misfiled_photos, missing
 from sklearn.ensemble import RandomForestClassifier  # type: ignore[import-untyped]
@@ -58,29 +58,6 @@ SMALLEST_PROBABILITY = 1e-6
 LABEL_SCORES = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 NOTHING_LEARNED = 3
 """Exit code of ``symloss fit`` if no learner beats the most frequent class."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """The measurement that a row holds."""
-
-    data: str
-    noise: str
-    seed: int
-    method: str
-
-    @property
-    def cell(self) -> tuple[str, str, int]:
-        """Data, noise and seed."""
-        return self.data, self.noise, self.seed
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Measurements, cell by cell, and a line for all that is left out."""
-
-    places: list[Place]
-    left_out: list[str]
 
 
 class Rows:

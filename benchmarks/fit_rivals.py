@@ -6,7 +6,6 @@ the winner learns from all rows. Where the data are large, one of the folds choo
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,13 +13,13 @@ from typing import Any, Self
 import numpy as np
 import torch
 from noisy_cells import NoisyCell
+from real_rivals import quietly_fitted
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
 from sklearn.calibration import CalibratedClassifierCV  # type: ignore[import-untyped]
 from sklearn.ensemble import (  # type: ignore[import-untyped]
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
-from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untyped]
 from sklearn.svm import SVC  # type: ignore[import-untyped]
@@ -186,13 +185,6 @@ def with_probabilities(estimator: Any) -> Any:
     if hasattr(estimator, "predict_proba"):
         return estimator
     return CalibratedClassifierCV(estimator, ensemble=False)
-
-
-def quietly_fitted(estimator: Any, features: Any, labels: Rows) -> Any:
-    """Fit without warnings of the number of iterations, which is limited on purpose."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return estimator.fit(features, labels)
 
 
 def _flat(features: Any) -> Any:

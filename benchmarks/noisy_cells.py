@@ -1,4 +1,4 @@
-"""Data with noisy labels to learn from and clean rows to test on, for fit_accuracy.py and cleanlab_audit.py."""
+"""Data with noisy labels to learn from and clean rows to test on, and what is measured on them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,32 @@ LEVELS = (4, 6, 8)
 """Number of values of a table's three categories."""
 MISSING = 0.05
 """The share of a table's numbers that is missing."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The measurement that a row holds."""
+
+    data: str
+    noise: str
+    seed: int
+    method: str
+
+    def __str__(self) -> str:
+        return f"{self.data} {self.noise}, seed {self.seed}, {self.method}"
+
+    @property
+    def cell(self) -> tuple[str, str, int]:
+        """Data, noise and seed."""
+        return self.data, self.noise, self.seed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Measurements, cell by cell, and a line for all that is left out."""
+
+    places: list[Place]
+    left_out: list[str]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import noisy_cells
 import numpy as np
 import pytest
 import torch
-from fit_accuracy import METHODS, Place, calibration_error, measure_all, planned, read_rows
+from fit_accuracy import METHODS, calibration_error, measure_all, planned, read_rows, row_file
 from fit_rivals import RIVALS, StoppedNetwork, Tuning, best_stopped_network, with_probabilities
 from in_turn import in_turn
-from noisy_cells import SOURCES, NoisyCell, open_cell
+from noisy_cells import SOURCES, NoisyCell, Place, open_cell
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
@@ -195,7 +195,7 @@ def test_a_plan():
         planned(["wine"], ["loud:0.3"])
     methods = [place.method for place in planned(["wine"], seeds=[0], methods=["cleanlab"]).places]
     assert methods == [*RIVALS, "cleanlab"]  # which it builds on
-    path = Place("cifar10n", "human:worst@../../people.pt", 0, "k-nn").path(Path("rows"))
+    path = row_file(Place("cifar10n", "human:worst@../../people.pt", 0, "k-nn"), Path("rows"))
     assert path.parent == Path("rows/cifar10n")
 
 

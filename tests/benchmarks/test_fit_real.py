@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import real_rivals
 import torch
-from fit_real import CLEAN, METHODS, Place, Rows, measure_cell, planned
-from noisy_cells import open_cell
+from fit_real import CLEAN, METHODS, Rows, measure_cell, planned
+from noisy_cells import Place, open_cell
 from real_rivals import ON_FEATURES, RIVALS, Chosen, LinearHead, Tuning, elr, gce, probabilities
 from real_sources import SOURCES, Folders, Source
 from sklearn.base import clone
