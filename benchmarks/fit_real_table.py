@@ -180,16 +180,34 @@ def _comparison(groups: dict[str, list[Cell]], kinds: Sequence[str]) -> str:
         return [
             name,
             f"{won} / {len(gaps) - won - lost} / {lost}" if gaps else "-",
+            _with_error(gaps),
             f"{100 * sum(gap < -POINTS for gap in gaps) / len(gaps):.0f} %" if gaps else "-",
             _covered(cells),
             " / ".join(_rate_error(cells, kind) for kind in (OURS, CLEANLAB) if kind in kinds),
+            *([_unadjusted(cells)] if compared else []),
         ]
 
+    compared = any("unadjusted" in row for cells in groups.values() for cell in cells if (row := cell.of(OURS)))
     head = [
-        "data", "won / same / lost", f"more than {POINTS:.0f} points below", "intervals that cover the noise rate",
+        "data", "won / same / lost", "points above the best rival", f"more than {POINTS:.0f} points below",
+        "intervals that cover the noise rate",
         f"mean error of the rate, in points: {' / '.join(kind for kind in (OURS, CLEANLAB) if kind in kinds)}",
+        *(["without adjusted logits: accuracy, balanced (cells)"] if compared else []),
     ]  # fmt: skip
     return table(head, [line(name, cells) for name, cells in groups.items()])
+
+
+def _with_error(gaps: Sequence[float]) -> str:
+    """Return a mean and its standard error, which takes cells for independent."""
+    if len(gaps) < 2:
+        return f"{gaps[0]:+.1f}" if gaps else "-"
+    return f"{statistics.fmean(gaps):+.1f} ± {statistics.stdev(gaps) / len(gaps) ** 0.5:.1f}"
+
+
+def _unadjusted(cells: Sequence[Cell]) -> str:
+    found = [row["unadjusted"] for cell in cells if (row := cell.of(OURS)) and "unadjusted" in row]
+    means = [100 * statistics.fmean(one[name] for one in found) for name in ("accuracy", "balanced_accuracy") if found]
+    return f"{means[0]:.1f}, {means[1]:.1f} ({len(found)})" if found else "-"
 
 
 def _pairs(cells: Sequence[Cell]) -> list[tuple[Row, Row]]:

@@ -330,7 +330,7 @@ def cleanlab_row(**more):
 def test_tables_compare_with_the_best_rival_by_noisy_labels():
     ours = {"noise_rate_estimate": 0.25, "noise_rate_interval": [0.2, 0.35]}
     rows = [
-        row("symloss", accuracy=0.9, **ours),
+        row("symloss", accuracy=0.9, unadjusted={"accuracy": 0.95, "balanced_accuracy": 0.6}, **ours),
         row("lda", noisy_accuracy=0.6, accuracy=0.7),
         row("svc", noisy_accuracy=0.5, accuracy=0.99),
         cleanlab_row(accuracy=0.85),
@@ -349,7 +349,7 @@ def test_tables_compare_with_the_best_rival_by_noisy_labels():
     )
     assert "| tables, apart | 1 | 90.0 / 70.0 / 85.0 |" in text
     assert "| tables, overlapping | 1 | 60.0 / 70.0 / 65.0 |" in text
-    assert "| all | 1 / 0 / 1 | 50 % | 50 % (mean width 12 points) | 5.0 / 20.0 |" in text
+    assert "| +5.0 ± 15.0 | 50 % | 50 % (mean width 12 points) | 5.0 / 20.0 | 95.0, 60.0 (1) |" in text
     assert "| all | 2.0 | 4.0 | 2.0 |" in text
     assert "Test data" not in text
     detailed = fit_real_table.markdown(rows, details=True)
