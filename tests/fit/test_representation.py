@@ -177,6 +177,18 @@ def test_memory_keeps_features_and_the_decision(fitted, tmp_path, monkeypatch):
     assert seen == [1]
 
 
+def test_memory_keeps_features_of_texts_and_the_device_is_that_of_networks(encoded, tmp_path):
+    texts = [f"{('my bin', 'a bus', 'the bill')[k % 3]} is late {k}" for k in range(60)]
+    first = quick(memory=tmp_path).fit(texts, labels())
+    assert (sorted(encoded.texts), encoded.devices) == (sorted(texts), ["cpu"])
+    again = quick(memory=tmp_path).fit(texts, labels())
+    assert len(encoded.texts) == 60
+    kept = sorted(tmp_path.rglob("features/*/*.npz"))
+    np.testing.assert_array_equal(again.predict_proba(texts), first.predict_proba(texts))
+    assert kept == sorted(tmp_path.rglob("features/*/*.npz"))  # predictions keep nothing
+    assert len(encoded.texts) == 180
+
+
 def test_a_function_encodes_images_and_texts(files):
     model = quick(encoder=lambda images: [[np.asarray(image).std(0).mean(), np.asarray(image).std(1).mean()]
                                           for image in images])  # fmt: skip

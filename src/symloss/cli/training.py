@@ -160,7 +160,8 @@ def open_from(options: dict[str, Any]) -> DataSet:
     with opening(options["data"]):
         from symloss.data.opening import open_data  # with torch, which takes seconds
 
-        where: dict[str, Any] = {"root": options["data_dir"], "on_bad": warn}
+        device = "auto" if options["accelerator"] == "gpu" else options["accelerator"]  # Lightning's word for any GPU
+        where: dict[str, Any] = {"root": options["data_dir"], "on_bad": warn, "device": device}
         data = open_data(DataSource.of(options), **where, progress=encoding() if _speaks(options) else None)
     if data.encoder is not None and _speaks(options):
         say_columns(data.encoder.columns_)

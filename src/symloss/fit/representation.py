@@ -278,6 +278,11 @@ class Representation:
         return cls(found["name"], found["identity"])
 
 
+def features_folder(memory: str | Path | None) -> Path | None:
+    """Return the folder, inside the memory of a fit, that keeps features."""
+    return None if memory is None else Path(memory) / "features"
+
+
 def features_by(
     encoder: str | Function,
     examples: Any,
@@ -475,8 +480,7 @@ class Encoded:
         def progress(done: int, _: int) -> None:
             chooser.progress.step(f"encoding with {name}, image", before + done, total)
 
-        cache = None if chooser.memory is None else chooser.memory / "features"
-        examples = chooser.images.take(rows)
+        examples, cache = chooser.images.take(rows), features_folder(chooser.memory)
         return features_by(self.encoder, examples, chooser.device, chooser.jobs, progress=progress, cache=cache)
 
 
