@@ -7,12 +7,14 @@ import re
 import shutil
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from data_helpers import random_bytes, save_image
 from in_turn import in_turn
 from refusals import refused
+from resigned import resign
 from training.training_helpers import small
 from typer.testing import CliRunner
 
@@ -24,6 +26,7 @@ from symloss.data.columns import Column
 from symloss.encoders import minilm
 from symloss.experiments import cost, resolve
 from symloss.extras import MissingExtraError
+from symloss.fit import audit_run
 from symloss.training import train
 from symloss.training.checkpoint import load_state
 from symloss.training.run_folder import RunFolder
@@ -270,6 +273,13 @@ def messages():
     return ["message,label", *(f"my {thing} is {word} {when},{word}" for word, thing, when in words)]
 
 
+FIT = ("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit")
+
+
+def interrupt(_):
+    raise KeyboardInterrupt
+
+
 def run_here(*words):
     done = CliRunner().invoke(app, list(words), catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -280,10 +290,9 @@ def test_texts_are_encoded_by_the_first_command_alone(encoded, tmp_path, monkeyp
     (tmp_path / "x.csv").write_text("\n".join(messages()))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SYMLOSS_DATA", str(tmp_path / "root"))
-    fit = ("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit")
-    run_here(*fit, "--settings", "accelerator=cpu")
+    run_here(*FIT, "--settings", "accelerator=cpu")
     assert (len(encoded.texts), encoded.devices) == (48, ["cpu"])
-    run_here(*fit)
+    run_here(*FIT)
     run_here("audit", "fit")
     run_here("data", "show", "--data", "x.csv")
     first = run_here("predict", "fit", "--data", "x.csv").stdout
@@ -308,12 +317,30 @@ def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, m
     shown = run_here("data", "show", "--data", "x.csv").stdout
     assert "free text, 48 different values: " in shown
     assert "features by tfidf; pip install 'symloss[text]' brings sentence embeddings" in shown
-    said = run_here("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
+    said = run_here(*FIT).stderr
     assert said.count("encoded: 'message' (free text, 48 different values: ") == 1
-    assert "fit holds this fit already" in run_here("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
+    assert "fit holds this fit already" in run_here(*FIT).stderr
     run_here("train", "--data", "x.csv", "--out", "run", *SMALL)
+    settings = replace(RunFolder("run").settings(), epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, "begun", accelerator="cpu", on_epoch=interrupt)
+    # The encoder is installed, and "auto" would choose it. What was begun goes on as it was.
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
+    source = json.loads((tmp_path / "fit" / "source.json").read_text())
+    assert source["encoder"] == "tfidf"
+    assert "fit holds this fit already" in run_here(*FIT).stderr
+    assert "of 48 labels" in run_here("audit", "fit").stdout
+    assert run_here("train", "--data", "x.csv", "--out", "run", *SMALL).stdout.splitlines()[-1] == "written to run"
+    assert audit_run("run").task.data.encoder.text_encoders_ == ("tfidf",)
+    assert train(settings, "begun", accelerator="cpu").settings == settings
+    # Where the folder of a fit does not say what "auto" was, as those of earlier versions, it is chosen again.
+    (tmp_path / "fit" / "source.json").write_text(json.dumps(source | {"encoder": "auto"}))
+    resign(tmp_path / "fit")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_encoder, "auto_text_encoder", lambda: "tfidf")
+        assert "of 48 labels" in run_here("audit", "fit").stdout
+        run_here(*FIT)
     found = list(csv.DictReader(run_here("predict", "fit", "--data", "new.csv").stdout.splitlines()))
     assert [row["prediction"] for row in found[:2]] == ["late", "full"]
     assert len(run_here("predict", "run", "--data", "new.csv").stdout.splitlines()) == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 from symloss import RobustClassifier
+from symloss.cli import fit as fit_command
 from symloss.cli.application import app
+from symloss.data.table_encoder import TableEncoder
 from symloss.encoders import encode, features, names
 from symloss.fit import representation
 from symloss.fit.representation import images_of_array, stratified
@@ -321,6 +324,15 @@ def test_fit_predict_and_audit_a_folder(folders, ends):
     again = ends(0, root, *FIT)
     assert "Features: efficientnet-lite0." in again
     assert "other settings (encoder)" in ends(2, root, *FIT[:-4], "--encoder", "none", "--out", "model")
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was learnt")
+def test_a_fit_keeps_what_auto_chose(fitted):
+    no_table = SimpleNamespace(encoder=None)
+    assert fit_command._encoder_used(fitted, no_table) == LITE0
+    assert fit_command._encoder_used(quick().fit(patterns(side=8), labels()), no_table) == "none"
+    table = SimpleNamespace(encoder=TableEncoder().fit({"size": [1.0, 2.0]}))
+    assert fit_command._encoder_used(SimpleNamespace(seen_=None), table) == "none"
 
 
 def test_an_encoder_from_elsewhere_must_be_named_again(folders, ends, tmp_path):

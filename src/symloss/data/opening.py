@@ -78,7 +78,8 @@ def open_data(
     if source.is_published:
         found = _open_published(source, root or data_root(), bad)
     else:
-        found = _open_own(source, bad, progress=progress, device=device, cache=_features_folder(root))
+        encoding = {"progress": progress, "device": device, "cache": _features_folder(root)}
+        found = _open_own(source, bad, encoding)
     return replace(found, labels_are_true=source.data in VOUCHED)
 
 
@@ -105,7 +106,7 @@ def _features_folder(root: Path | None) -> Path | None:
         return None
 
 
-def _open_own(source: DataSource, bad: BadFiles, **encoding: Any) -> DataSet:
+def _open_own(source: DataSource, bad: BadFiles, encoding: Mapping[str, Any]) -> DataSet:
     path, test = source.paths()
     suffix = path.suffix.lower()
     if suffix in TABLES and not path.is_dir():

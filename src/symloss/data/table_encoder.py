@@ -229,6 +229,11 @@ class TableEncoder:
         return tuple(dict.fromkeys(column.encoder.name for column in self._texts))
 
     @property
+    def encoder_used_(self) -> str:
+        """The encoder of free text that was used, by "auto" or by name; "none" if there was no such text."""
+        return self.text_encoders_[0] if self._texts else "none"
+
+    @property
     def _others(self) -> tuple[Category | Dates | TextColumn, ...]:
         """What was learnt of the columns that are no numbers, in the order of their features."""
         return (*self._categories, *self._dates, *self._texts)

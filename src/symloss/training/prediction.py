@@ -107,6 +107,15 @@ def kept_encoder(folder: RunFolder, named: str | None = None) -> TableEncoder | 
     return found
 
 
+def encoder_used(folder: RunFolder, named: str | None = None) -> str:
+    """Return the encoder of free text that a run was begun with; "auto" if it was not begun, or not on a table.
+
+    By now, "auto" might choose another one for the same table.
+    """
+    kept = kept_encoder(folder, named)
+    return "auto" if kept is None else kept.encoder_used_
+
+
 @dataclass(frozen=True)
 class Predictions:
     """The predictions of a run on other data."""
