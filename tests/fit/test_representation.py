@@ -376,6 +376,18 @@ def test_a_function_cannot_be_saved():
         representation.Representation(len).to_document()
 
 
+def test_predictions_share_images_among_processes(folders, monkeypatch):
+    """As in fit, for which the same bits by any number of processes are tested."""
+    monkeypatch.chdir(folders[0])
+    asked, made = [], features.SharedEncoder.__init__
+    monkeypatch.setattr(features.SharedEncoder, "__init__", lambda *given: (asked.append(given[-1]), made(*given))[1])
+    predict = ("predict", "model", "--data", "new")
+    one, two = (CliRunner().invoke(app, [*predict, *jobs]).stdout for jobs in ([], ["--jobs", "2"]))
+    assert asked == [1, 2]
+    assert one == two
+    assert len(one.splitlines()) == 13
+
+
 def test_a_fit_that_was_killed_goes_on_with_what_is_encoded(folders, tmp_path, warm_python, monkeypatch):
     root, done = folders
     shutil.copytree(root / "photos", tmp_path / "photos")

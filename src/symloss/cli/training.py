@@ -95,7 +95,8 @@ def compare(as_json: AsJson = False, *, options: dict[str, Any]) -> None:
 
 
 @with_options(
-    "data", "image", "skip_bad", data=OPTIONS["data"]._replace(default=..., help="Data to classify; no labels needed.")
+    *("data", "image", "skip_bad", "jobs"),
+    data=OPTIONS["data"]._replace(default=..., help="Data to classify; no labels needed."),
 )
 def predict(
     run: Trained,
@@ -151,7 +152,7 @@ def _predictions(run: Path, best: bool | None, model: str | None, options: dict[
 
     if best is not None or model is not None:
         raise ValueError(f"`--best`, `--last` and `--model` do not apply to {run}, the folder of a `fit`.")
-    return predict_with_fit(run, data, **where, progress=encoding("images"))
+    return predict_with_fit(run, data, **where, n_jobs=options["jobs"], progress=encoding("images"))
 
 
 def _encoder_used(run: Path | None) -> str:
