@@ -5,9 +5,11 @@ import itertools
 import json
 import re
 import shutil
+import socket
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,12 +25,14 @@ from symloss.cli.data import column_rows, encoding, say_columns
 from symloss.cli.training import Announcement, opening
 from symloss.data import open_data, table_encoder
 from symloss.data.columns import Column
-from symloss.encoders import minilm
+from symloss.encoders import minilm, names, texts
 from symloss.experiments import cost, resolve
 from symloss.extras import MissingExtraError
 from symloss.fit import audit_run
+from symloss.fit.storage import predict_with_fit
 from symloss.training import train
 from symloss.training.checkpoint import load_state
+from symloss.training.prediction import predict
 from symloss.training.run_folder import RunFolder
 
 SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--loss", "mae")
@@ -308,6 +312,94 @@ def test_texts_are_encoded_by_the_first_command_alone(encoded, tmp_path, monkeyp
     assert encoded.devices[-1] == "auto"
 
 
+@in_turn(
+    "words, said",
+    [
+        ("fit --data x.csv --encoder efficientnet-lite0", "the encoder of texts must be 'minilm', 'tfidf'"),
+        ("fit --data x.csv --encoder timm:resnet18", "encoder 'timm:resnet18' needs timm, which is not installed"),
+        ("fit --data x.csv --encoder mini-lm", "encoder 'mini-lm' does not exist: did you mean 'minilm'?"),
+        ("fit --data x.csv --encoder minilm", "'minilm' needs sentence-transformers, which is not installed: pip"),
+        ("fit --data digits --encoder tfidf", "encoder 'tfidf' reads texts, but X holds images: use 'efficientnet"),
+        ("fit --data x.npz --encoder tfidf", "encoder 'tfidf' reads texts, but X holds numbers: leave `encoder`"),
+        ("data show --data x.csv --settings encoder=timm:resnet18", "the encoder of texts must be 'minilm', 'tfidf'"),
+        ("data show --data x.csv --settings encoder=mini-lm", "the encoder of texts must be 'minilm', 'tfidf'"),
+        ("data show --data x.csv --settings encoder=minilm", "minilm needs sentence-transformers, which is not"),
+    ],
+)
+def test_wrong_encoders_are_one_sentence(words, said, tmp_path, monkeypatch):
+    (tmp_path / "x.csv").write_text("\n".join(messages()))
+    np.savez(tmp_path / "x.npz", x=np.eye(20), y=np.arange(20) % 2)
+    monkeypatch.chdir(tmp_path)
+    find, hidden = names.importlib.util.find_spec, ("sentence_transformers", "timm")
+    monkeypatch.setattr(names.importlib.util, "find_spec", lambda name: None if name in hidden else find(name))
+    done = CliRunner().invoke(app, words.split())
+    assert isinstance(done.exception, ValueError), done.exception
+    assert said in str(done.exception)
+    assert "\n" not in str(done.exception)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_encoder_that_nothing_was_encoded_by(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("size,label\n" + "".join(f"{k % 7 + k % 2 * 9},{'ab'[k % 2]}\n" for k in range(60)))
+    run_here(*FIT, "--encoder", "tfidf")
+    run_here(*FIT, "--encoder", "tfidf")
+    run_here("train", "--data", "x.csv", "--out", "run", *SMALL)
+    run_here("train", "--data", "digits", "--out", "digits", *SMALL)
+    for where, *words in (
+        ("fit/columns.json", "predict", "fit", "--data", "x.csv"),
+        ("fit/source.json", "audit", "fit"),
+        ("run/columns.json", "predict", "run", "--data", "x.csv"),
+        ("run/columns.json", "audit", "run"),
+        ("digits", "predict", "digits", "--data", "digits"),
+    ):
+        run_here(*words)
+        with refused(ValueError, f"`--encoder` must be left out for {where}, which has no encoder; got 'minilm'"):
+            run_here(*words, "--encoder", "minilm")
+
+
+def refuse_encoders_from_elsewhere(folder, settings):
+    """Nothing is loaded because a file of a run or fit says so."""
+    hub = "sentence-transformers:nobody/knows-this-model"
+    document = {"name": hub, "identity": "x", "width": 8}
+
+    def loaded(*_, **__):
+        raise AssertionError("nothing may be loaded")
+
+    for name, change, commands in (
+        ("fit/columns.json", lambda found: found["columns"][0].update(encoder=document),
+         [lambda: run_here("predict", "fit", "--data", "new.csv"),
+          lambda: predict_with_fit(folder / "fit", "new.csv")]),
+        ("fit/source.json", lambda found: found.update(encoder=hub),
+         [lambda: run_here("audit", "fit"), lambda: run_here(*FIT)]),
+        ("run/columns.json", lambda found: found["columns"][0].update(encoder=document),
+         [lambda: run_here("predict", "run", "--data", "new.csv"), lambda: run_here("audit", "run"),
+          lambda: run_here("train", "--data", "x.csv", "--out", "run", *SMALL), lambda: audit_run("run"),
+          lambda: predict("run", "new.csv")]),
+        ("begun/columns.json", lambda found: found["columns"][0].update(encoder=document),
+         [lambda: train(settings, "begun", accelerator="cpu")]),
+    ):  # fmt: skip
+        path = folder / name
+        before = path.read_text()
+        changed = json.loads(before)
+        change(changed)
+        path.write_text(json.dumps(changed))
+        if path.parent.name == "fit":
+            resign(path.parent)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(texts._HubModel, "__init__", loaded)
+            patch.setattr(socket.socket, "connect", loaded)
+            for command in commands:
+                with refused(ValueError, name, f"names the encoder {hub!r}", f"add --encoder {hub} if they may be"):
+                    command()
+        if name == "fit/columns.json":  # where it is named, it is looked for, on this machine alone
+            with refused(ValueError, "nobody/knows-this-model must be a model with safetensors in the hub cache"):
+                run_here("predict", "fit", "--data", "new.csv", "--encoder", hub)
+        path.write_text(before)
+        if path.parent.name == "fit":
+            resign(path.parent)
+
+
 def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, monkeypatch):
     """Where sentence embeddings are not installed; and predictions go on with TF-IDF when they are."""
     (tmp_path / "x.csv").write_text("\n".join(messages()))
@@ -333,7 +425,6 @@ def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, m
     assert "of 48 labels" in run_here("audit", "fit").stdout
     assert run_here("train", "--data", "x.csv", "--out", "run", *SMALL).stdout.splitlines()[-1] == "written to run"
     assert audit_run("run").task.data.encoder.text_encoders_ == ("tfidf",)
-    assert train(settings, "begun", accelerator="cpu").settings == settings
     # Where the folder of a fit does not say what "auto" was, as those of earlier versions, it is chosen again.
     (tmp_path / "fit" / "source.json").write_text(json.dumps(source | {"encoder": "auto"}))
     resign(tmp_path / "fit")
@@ -341,9 +432,11 @@ def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, m
         patch.setattr(table_encoder, "auto_text_encoder", lambda: "tfidf")
         assert "of 48 labels" in run_here("audit", "fit").stdout
         run_here(*FIT)
+    refuse_encoders_from_elsewhere(tmp_path, settings)
     found = list(csv.DictReader(run_here("predict", "fit", "--data", "new.csv").stdout.splitlines()))
     assert [row["prediction"] for row in found[:2]] == ["late", "full"]
     assert len(run_here("predict", "run", "--data", "new.csv").stdout.splitlines()) == 4
+    assert train(settings, "begun", accelerator="cpu").settings == settings
     # A run of somebody who has what is not installed here.
     document = json.loads((tmp_path / "run" / "columns.json").read_text())
     document["columns"][0]["encoder"] = {"name": "minilm", "identity": "x", "width": 384}

@@ -21,7 +21,7 @@ from symloss.cli.output import print_json, print_rows, say, show_progress, visib
 from symloss.cli.training import open_from
 from symloss.data.source import DataSource
 from symloss.data.tables import check_source
-from symloss.encoders.names import check_encoder, check_named
+from symloss.encoders.names import HUB, check_encoder, check_named
 from symloss.fit import folder as folders
 from symloss.fit.audit import export
 from symloss.noise.spec import parse
@@ -115,7 +115,8 @@ def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -
         )
     source = folders.load_source(folder)
     used, asked = source.source.encoder, settings["encoder"]
-    check_named(used, folder / folders.SOURCE, None if asked == "auto" else asked)
+    if used.startswith(HUB):
+        check_named(used, folder / folders.SOURCE, None if asked == "auto" else asked)
     opened = _open(settings | options | {"encoder": used})  # by now, "auto" might choose another encoder
     if source.fingerprint not in (None, opened.train.fingerprint()):
         raise ValueError(f"{settings['data']} has changed since the fit in {folder}; fit again with --overwrite")

@@ -269,8 +269,7 @@ class Representation:
         Weights from elsewhere are loaded only if the user has ``named`` their encoder too.
         """
         if document is None:
-            if named is not None:
-                raise ValueError(f"`--encoder` must be left out for {where}, which was fitted to pixels; got {named!r}")
+            check_named(None, where, named)
             return cls(None)
         found = checks.record(where, document, {"name": "str", "identity": "str"})
         check_named(found["name"], where, named)

@@ -100,9 +100,10 @@ def kept_encoder(folder: RunFolder, named: str | None = None) -> TableEncoder | 
     """
     document, path = folder.read(COLUMNS), folder.path / COLUMNS
     if document is None:
+        check_named(None, folder.path, named)
         return None
     found = TableEncoder.from_document(document, path)
-    for name in found.text_encoders_:
+    for name in found.text_encoders_ or (None,):
         check_named(name, path, named)
     return found
 
