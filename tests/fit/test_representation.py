@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from data_helpers import save_image
+from in_turn import in_turn
 from PIL import Image
 from refusals import refused
 from resigned import resign
@@ -16,7 +19,9 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 from symloss import RobustClassifier
+from symloss.cli import fit as fit_command
 from symloss.cli.application import app
+from symloss.data.table_encoder import TableEncoder
 from symloss.encoders import encode, features, names
 from symloss.fit import representation
 from symloss.fit.representation import images_of_array, stratified
@@ -177,6 +182,18 @@ def test_memory_keeps_features_and_the_decision(fitted, tmp_path, monkeypatch):
     assert seen == [1]
 
 
+def test_memory_keeps_features_of_texts_and_the_device_is_that_of_networks(encoded, tmp_path):
+    texts = [f"{('my bin', 'a bus', 'the bill')[k % 3]} is late {k}" for k in range(60)]
+    first = quick(memory=tmp_path).fit(texts, labels())
+    assert (sorted(encoded.texts), encoded.devices) == (sorted(texts), ["cpu"])
+    again = quick(memory=tmp_path).fit(texts, labels())
+    assert len(encoded.texts) == 60
+    kept = sorted(tmp_path.rglob("features/*/*.npz"))
+    np.testing.assert_array_equal(again.predict_proba(texts), first.predict_proba(texts))
+    assert kept == sorted(tmp_path.rglob("features/*/*.npz"))  # predictions keep nothing
+    assert len(encoded.texts) == 180
+
+
 def test_a_function_encodes_images_and_texts(files):
     model = quick(encoder=lambda images: [[np.asarray(image).std(0).mean(), np.asarray(image).std(1).mean()]
                                           for image in images])  # fmt: skip
@@ -311,6 +328,44 @@ def test_fit_predict_and_audit_a_folder(folders, ends):
     assert "other settings (encoder)" in ends(2, root, *FIT[:-4], "--encoder", "none", "--out", "model")
 
 
+@pytest.mark.filterwarnings("ignore:Nothing was learnt")
+def test_a_fit_keeps_what_auto_chose(fitted):
+    no_table = SimpleNamespace(encoder=None)
+    assert fit_command._encoder_used(fitted, no_table) == LITE0
+    assert fit_command._encoder_used(quick().fit(patterns(side=8), labels()), no_table) == "none"
+    table = SimpleNamespace(encoder=TableEncoder().fit({"size": [1.0, 2.0]}))
+    assert fit_command._encoder_used(SimpleNamespace(seen_=None), table) == "none"
+
+
+WITHOUT_THE_EXTRA = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name.startswith("efficientnet") else find(name, *more)
+from symloss.cli import main
+from symloss.fit import estimator
+estimator.run = None  # ends the fit after the choice of pixels
+main()
+"""
+
+
+@in_turn("terminal", [False, True])
+def test_what_would_help_with_photos_is_said_in_one_line(folders, warm_python, tmp_path, terminal):
+    script = tmp_path / "script.py"
+    script.write_text(WITHOUT_THE_EXTRA)
+    environment = os.environ | ({"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "400"} if terminal else {})
+    done = warm_python.run(
+        [script, "fit", "--data", "photos", "--out", tmp_path / "model"], cwd=folders[0], env=environment
+    )
+    assert "'NoneType' object is not callable" in done.stderr
+    lines = [re.sub("\x1b\\[[^a-zA-Z]*[a-zA-Z]", "", line) for line in re.split("[\r\n]+", done.stderr)]
+    assert any("━━━" in line for line in lines) == terminal
+    assert [line.rstrip() for line in lines if "photos" in line and "opening" not in line] == [
+        f"symloss: {representation.HINT}"
+    ]
+    assert "pip install 'symloss[images]'" in representation.HINT
+    assert ".py:" not in done.stderr
+
+
 def test_an_encoder_from_elsewhere_must_be_named_again(folders, ends, tmp_path):
     root, _ = folders
     model = shutil.copytree(root / "model", tmp_path / "model")
@@ -350,6 +405,18 @@ def test_wrong_encoders_are_refused_before_anything_is_written(folders, ends, tm
 def test_a_function_cannot_be_saved():
     with refused(ValueError, "a model that is saved must have an encoder by name; got the function len"):
         representation.Representation(len).to_document()
+
+
+def test_predictions_share_images_among_processes(folders, monkeypatch):
+    """As in fit, for which the same bits by any number of processes are tested."""
+    monkeypatch.chdir(folders[0])
+    asked, made = [], features.SharedEncoder.__init__
+    monkeypatch.setattr(features.SharedEncoder, "__init__", lambda *given: (asked.append(given[-1]), made(*given))[1])
+    predict = ("predict", "model", "--data", "new")
+    one, two = (CliRunner().invoke(app, [*predict, *jobs]).stdout for jobs in ([], ["--jobs", "2"]))
+    assert asked == [1, 2]
+    assert one == two
+    assert len(one.splitlines()) == 13
 
 
 def test_a_fit_that_was_killed_goes_on_with_what_is_encoded(folders, tmp_path, warm_python, monkeypatch):

@@ -15,7 +15,7 @@ from symloss.cli.data import data
 from symloss.cli.fit import fit
 from symloss.cli.losses import atlas, certify, cite, losses
 from symloss.cli.options import QuietGroup, QuietHelp, reflowed
-from symloss.cli.output import visible
+from symloss.cli.output import say, visible
 from symloss.cli.tables import recipe, report, reproduce
 from symloss.cli.training import compare, predict, train
 from symloss.cli.tune import tune
@@ -61,7 +61,7 @@ app.add_typer(data, name="data", rich_help_panel="Your data")
 
 def _say(trouble: object) -> None:
     """Print one line. Control characters in it are made visible."""
-    typer.echo(f"symloss: {visible(str(trouble))}", err=True)
+    say(f"symloss: {visible(str(trouble))}", err=True)
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from symloss.data.tables import open_table, spreadsheet_row
 from symloss.encoders.names import HUB, check_named
 from symloss.fit.audit import export
 from symloss.fit.audit.export import AuditDocument, Suspect
-from symloss.fit.folder import OF_AUDITS, LabelSource, finished_fit, holds_fit, load_audit, load_source
+from symloss.fit.folder import OF_AUDITS, SOURCE, LabelSource, finished_fit, holds_fit, load_audit, load_source
 from symloss.training.settings import displayed_noise
 from symloss.writing import clear_write_errors, without_formula, write_whole
 
@@ -143,8 +143,9 @@ def _of_fit(folder: Path, encoder: str | None = None) -> Found:
 
     _, result = finished_fit(folder, OF_AUDITS)
     source, audit = load_source(folder), load_audit(folder)
-    if source.source.encoder.startswith(HUB):  # images are not encoded again
-        check_named(source.source.encoder, folder, encoder)
+    used = source.source.encoder
+    if encoder is not None or used.startswith(HUB):  # images are not encoded again
+        check_named(None if used in ("auto", "none") else used, folder / SOURCE, encoder)
     data = open_data(source.source, on_bad=warn)
     labels = data.train.labels.numpy()
     as_then = source.fingerprint in (None, data.train.fingerprint()) and data.class_names == audit.class_names

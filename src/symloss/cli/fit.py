@@ -21,7 +21,7 @@ from symloss.cli.output import print_json, print_rows, say, show_progress, visib
 from symloss.cli.training import open_from
 from symloss.data.source import DataSource
 from symloss.data.tables import check_source
-from symloss.encoders.names import check_encoder
+from symloss.encoders.names import HUB, check_encoder, check_named
 from symloss.fit import folder as folders
 from symloss.fit.audit import export
 from symloss.noise.spec import parse
@@ -114,7 +114,11 @@ def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -
             "--overwrite"
         )
     source = folders.load_source(folder)
-    if source.fingerprint is not None and source.fingerprint != _open(settings | options).train.fingerprint():
+    used, asked = source.source.encoder, settings["encoder"]
+    if used.startswith(HUB):
+        check_named(used, folder / folders.SOURCE, None if asked == "auto" else asked)
+    opened = _open(settings | options | {"encoder": used})  # by now, "auto" might choose another encoder
+    if source.fingerprint not in (None, opened.train.fingerprint()):
         raise ValueError(f"{settings['data']} has changed since the fit in {folder}; fit again with --overwrite")
     say(f"{folder} holds this fit already; --overwrite fits again", err=True)
     return result
@@ -183,7 +187,7 @@ def write(
 
     truth = opened.train.labels.numpy() if opened.labels_are_true else None
     audit = audit_fit(model, class_names=opened.class_names, truth=truth)
-    data, noise = DataSource.of(settings), settings["noise"]
+    data, noise = DataSource.of(settings | {"encoder": _encoder_used(model, opened)}), settings["noise"]
     source = folders.LabelSource(data, noise, None if data.is_published else opened.train.fingerprint())
     facts = [
         ("Data", f"{data.data}, labels {displayed_noise(data.data, noise)}"),
@@ -210,6 +214,13 @@ def write(
         export.write_document(document, new)
         save_fit(new, model, corruption, opened, audit, source, settings=settings, result=result)
     return result
+
+
+def _encoder_used(model: RobustClassifier, opened: DataSet) -> str:
+    """Return the encoder of images or texts, which "auto" may have chosen; "none" where nothing was encoded."""
+    if model.seen_ is not None:
+        return str(model.seen_.encoder or "none")
+    return "none" if opened.encoder is None else opened.encoder.encoder_used_
 
 
 @contextlib.contextmanager

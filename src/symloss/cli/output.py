@@ -46,7 +46,10 @@ def visible_json(document: str) -> str:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a line. Control characters in names of classes and files, or in a server's answer, are made visible."""
-    typer.echo(visible(text, keep=LINES), err=err)
+    if err:  # by print, which writes above a live line: typer.echo would write into it
+        print(visible(text, keep=LINES), file=sys.stderr)
+    else:
+        typer.echo(visible(text, keep=LINES))
 
 
 def print_data(text: str) -> None:

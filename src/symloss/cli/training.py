@@ -24,7 +24,7 @@ from symloss.experiments.sections import measured_on
 from symloss.fit.folder import holds_fit
 from symloss.training.progress import ProgressLines
 from symloss.training.results import EpochRow, Result, Spread, summarize
-from symloss.training.run_folder import RunFolder, run_path
+from symloss.training.run_folder import COLUMNS, RunFolder, run_path
 from symloss.training.settings import Settings, displayed_noise, with_seeds
 from symloss.writing import without_formula, write_whole
 
@@ -51,7 +51,7 @@ def train(
     A default "by data and loss" comes from the protocol of the data set: published or tuned settings, each with its
     source. `symloss recipe LOSS --data DATA` prints all of them.
     """
-    data = open_from(options)
+    data = open_from(options | {"encoder": _encoder_used(out)})
     settings = settings_for(options["loss"], options, data)
     folder = out or run_path(options["runs"], settings)
     result = train_shown(settings, folder, options, data, Announcement([(settings, folder)], data), quiet=as_json)
@@ -95,7 +95,8 @@ def compare(as_json: AsJson = False, *, options: dict[str, Any]) -> None:
 
 
 @with_options(
-    "data", "image", "skip_bad", data=OPTIONS["data"]._replace(default=..., help="Data to classify; no labels needed.")
+    *("data", "image", "skip_bad", "jobs"),
+    data=OPTIONS["data"]._replace(default=..., help="Data to classify; no labels needed."),
 )
 def predict(
     run: Trained,
@@ -151,7 +152,16 @@ def _predictions(run: Path, best: bool | None, model: str | None, options: dict[
 
     if best is not None or model is not None:
         raise ValueError(f"`--best`, `--last` and `--model` do not apply to {run}, the folder of a `fit`.")
-    return predict_with_fit(run, data, **where, progress=encoding("images"))
+    return predict_with_fit(run, data, **where, n_jobs=options["jobs"], progress=encoding("images"))
+
+
+def _encoder_used(run: Path | None) -> str:
+    """Return the encoder of free text that the run in a folder was begun with, or "auto"."""
+    if run is None or not (run / COLUMNS).exists():
+        return "auto"
+    from symloss.training.prediction import encoder_used
+
+    return encoder_used(RunFolder(run))
 
 
 def open_from(options: dict[str, Any]) -> DataSet:
@@ -160,7 +170,8 @@ def open_from(options: dict[str, Any]) -> DataSet:
     with opening(options["data"]):
         from symloss.data.opening import open_data  # with torch, which takes seconds
 
-        where: dict[str, Any] = {"root": options["data_dir"], "on_bad": warn}
+        device = "auto" if options["accelerator"] == "gpu" else options["accelerator"]  # Lightning's word for any GPU
+        where: dict[str, Any] = {"root": options["data_dir"], "on_bad": warn, "device": device}
         data = open_data(DataSource.of(options), **where, progress=encoding() if _speaks(options) else None)
     if data.encoder is not None and _speaks(options):
         say_columns(data.encoder.columns_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ def open_data(
     root: Path | None = None,
     on_bad: OnBad | None = None,
     progress: Progress | None = None,
+    device: str = "auto",
     **options: Any,
 ) -> DataSet:
     """Open a data set: a published one by its name, or the user's own by its path.
@@ -57,9 +58,11 @@ def open_data(
 
     Args:
         source: where the data comes from and how it is read, or only its name or path.
-        root: the folder of published data sets; None for :func:`symloss.data.data_root`.
+        root: the folder of published data sets; None for :func:`symloss.data.data_root`. Features of free text are kept
+            below it, in ``features``.
         on_bad: called with the path of each file that ``skip_bad`` leaves out, and what is wrong with it.
         progress: called with how many texts of a column are encoded, and how many there are.
+        device: of the text encoder, see :class:`symloss.data.table_encoder.TableEncoder`.
         options: with a name or path, the other fields of :class:`DataSource`: ``label``, ``image``, ``test``, ``drop``,
             ``categorical``, ``keep``, ``size``, ``skip_bad``, ``encoder``.
 
@@ -72,9 +75,11 @@ def open_data(
     elif options:
         raise TypeError(f"options must be part of the source; got {', '.join(options)} beside it")
     bad = BadFiles(source.skip_bad, on_bad)
-    found = (
-        _open_published(source, root or data_root(), bad) if source.is_published else _open_own(source, bad, progress)
-    )
+    if source.is_published:
+        found = _open_published(source, root or data_root(), bad)
+    else:
+        encoding = {"progress": progress, "device": device, "cache": _features_folder(root)}
+        found = _open_own(source, bad, encoding)
     return replace(found, labels_are_true=source.data in VOUCHED)
 
 
@@ -93,11 +98,19 @@ def _open_published(source: DataSource, root: Path, bad: BadFiles) -> DataSet:
     return shrunk(found, int(checks.number("size", source.size, "[1, 4096]", whole=True)))
 
 
-def _open_own(source: DataSource, bad: BadFiles, progress: Progress | None) -> DataSet:
+def _features_folder(root: Path | None) -> Path | None:
+    """Return the folder that keeps features of free text; None on a machine without a home."""
+    try:
+        return (root or data_root()) / "features"
+    except RuntimeError:
+        return None
+
+
+def _open_own(source: DataSource, bad: BadFiles, encoding: Mapping[str, Any]) -> DataSet:
     path, test = source.paths()
     suffix = path.suffix.lower()
     if suffix in TABLES and not path.is_dir():
-        return _open_table(source, open_table(path), None if test is None else open_table(test), bad, progress)
+        return _open_table(source, open_table(path), None if test is None else open_table(test), bad, encoding)
     source.refuse(COLUMN_LISTS, NO_TABLE)
     if path.is_dir():
         return open_folder(path, test, bad, source.size)
@@ -108,13 +121,13 @@ def _open_own(source: DataSource, bad: BadFiles, progress: Progress | None) -> D
 
 
 def _open_table(
-    source: DataSource, train: TableFile, test: TableFile | None, bad: BadFiles, progress: Progress | None
+    source: DataSource, train: TableFile, test: TableFile | None, bad: BadFiles, encoding: Mapping[str, Any]
 ) -> DataSet:
     require_labels([train] if test is None else [train, test], source.label)
     image = image_column(train, source.image)
     if image is None:
         source.refuse(["size"], NO_FILES)
-        return _open_features(source, train, test, bad, progress)
+        return _open_features(source, train, test, bad, encoding)
     source.refuse(COLUMN_LISTS, NO_TABLE)
     clean = None if test is None else list_table(test, source.label, image, bad)
     found = open_images(train.path.stem, list_table(train, source.label, image, bad), clean, bad, source.size)
@@ -122,13 +135,16 @@ def _open_table(
 
 
 def _open_features(
-    source: DataSource, train: TableFile, test: TableFile | None, bad: BadFiles, progress: Progress | None
+    source: DataSource, train: TableFile, test: TableFile | None, bad: BadFiles, encoding: Mapping[str, Any]
 ) -> DataSet:
-    """Open a data set of float32 features. All columns but the label's are features."""
+    """Open a data set of float32 features. All columns but the label's are features.
+
+    ``encoding`` has the arguments of :class:`TableEncoder` that say how texts are encoded.
+    """
     columns = [column for column in train.columns if column != source.label]
     if not columns:
         raise ValueError(f"{train.path} must have a column of features beside {source.label!r}; got none")
-    encoder = TableEncoder(source.drop, source.categorical, source.keep, source.encoder, progress=progress)
+    encoder = TableEncoder(source.drop, source.categorical, source.keep, source.encoder, **encoding)
 
     def part(table: TableFile, encode: Callable[[Collection[int]], Matrix]) -> Part:
         labels, without = table.labels(source.label, bad)
@@ -180,6 +196,7 @@ def open_inputs(
         return _of_images([path.parent / file for file in table.text(column)], path.parent, like, bad)
     if encoder is None:
         raise _no_features(table, like)
+    encoder.cache = encoder.cache or _features_folder(root)
     features = torch.from_numpy(encoder.transform_table(table))
     return _unlabelled(features, like, path, Origin(rows=range(len(features))))
 

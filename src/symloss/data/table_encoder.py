@@ -10,6 +10,7 @@ import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from symloss import checks
 from symloss.data.cells import LARGEST, Cells, FrameTable, Matrix, Table, Text
 from symloss.data.columns import FREE_TEXT, KINDS, MOST_CATEGORIES, Column, describe_cells
 from symloss.data.dates import WANTED, Dates, learn_dates, moments, seconds
+from symloss.encoders.features import transformed
 from symloss.encoders.texts import (
     Progress,
     TextEncoder,
@@ -76,9 +78,9 @@ class TextColumn(NamedTuple):
     name: str
     encoder: TextEncoder
 
-    def features(self, texts: Text, progress: Progress | None) -> Matrix:
+    def features(self, texts: Text, cache: Path | None, progress: Progress | None) -> Matrix:
         """Return the features of the texts (N, width)."""
-        return self.encoder.transform([text or "" for text in texts], progress)
+        return transformed(tuple(text or "" for text in texts), self.encoder, cache, progress, required=False)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -97,6 +99,9 @@ class TableEncoder:
             where it is installed, else "tfidf"; "none" to leave free text out.
         text: columns of free text, although they do not look like it.
         progress: called with how many texts of a column are encoded, and how many there are.
+        device: of the text encoder, such as "cpu" or "cuda"; "auto" takes a GPU where there is one.
+        cache: a folder that keeps the features of each text by its content and the encoder, see
+            :func:`symloss.encoders.encode`. Where it cannot be written, texts are encoded again the next time.
 
     Attributes:
         columns_: what becomes of each column.
@@ -118,9 +123,12 @@ class TableEncoder:
         encoder: str = "auto",
         text: Sequence[str] = (),
         progress: Progress | None = None,
+        device: str = "auto",
+        cache: Path | None = None,
     ) -> None:
         self.drop, self.categorical, self.keep = tuple(drop), tuple(categorical), tuple(keep)
         self.encoder, self.text, self.progress = encoder, tuple(text), progress
+        self.device, self.cache = device, cache
 
     columns_: tuple[Column, ...]
     _numbers: Numbers
@@ -194,7 +202,7 @@ class TableEncoder:
 
     def _learn_texts(self, name: str, texts: Text) -> TextEncoder:
         try:
-            return text_encoder(self._chosen()).fit([text or "" for text in texts])
+            return text_encoder(self._chosen(), device=self.device).fit([text or "" for text in texts])
         except ValueError as error:
             if isinstance(error, ImportError):  # a package that is not installed
                 raise
@@ -219,6 +227,11 @@ class TableEncoder:
     def text_encoders_(self) -> tuple[str, ...]:
         """The names of the encoders of texts."""
         return tuple(dict.fromkeys(column.encoder.name for column in self._texts))
+
+    @property
+    def encoder_used_(self) -> str:
+        """The encoder of free text that was used, by "auto" or by name; "none" if there was no such text."""
+        return self.text_encoders_[0] if self._texts else "none"
 
     @property
     def _others(self) -> tuple[Category | Dates | TextColumn, ...]:
@@ -256,7 +269,7 @@ class TableEncoder:
 
     def _features(self, cells: Cells) -> Matrix:
         plain = self._features_without_texts(cells)
-        encoded = [column.features(cells.texts[column.name], self.progress) for column in self._texts]
+        encoded = [column.features(cells.texts[column.name], self.cache, self.progress) for column in self._texts]
         return np.concatenate([plain, *encoded], axis=1) if encoded else plain
 
     def _features_without_texts(self, cells: Cells) -> Matrix:

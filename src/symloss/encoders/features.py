@@ -42,6 +42,8 @@ OWN_BATCH = 64
 class Encoder(Protocol):
     """What encoders of images and of texts have in common."""
 
+    name: str
+
     @property
     def identity(self) -> str:
         """A text that changes with the features."""
@@ -109,10 +111,8 @@ def encode(
     else:
         examples = image_array(examples) if isinstance(examples, np.ndarray) else examples
         found = image_encoder(name, device, batch) if n_jobs is None else SharedEncoder(name, device, batch, n_jobs)
-    if cache is None or name == TFIDF:
-        return found.transform(examples, progress)
     flush = found.at_once if isinstance(found, SharedEncoder) else batch or 0
-    return _cached(examples, found, Path(cache), max(FLUSH, flush), progress)
+    return transformed(examples, found, cache, progress, max(FLUSH, flush))
 
 
 @functools.lru_cache(maxsize=1)
@@ -129,7 +129,7 @@ class SharedEncoder:
     """
 
     def __init__(self, name: str, device: str, batch: int | None, n_jobs: int) -> None:
-        self.arguments = (name, device, batch)
+        self.name, self.arguments = name, (name, device, batch)
         found = loaded(*self.arguments)
         self.identity, self.width = found.identity, found.width
         self.chunk = -(-AT_ONCE // found.batch) * found.batch
@@ -246,9 +246,30 @@ def _checked(name: str, found: Any, count: int, width: int | None) -> Features:
     return features
 
 
-def _cached(examples: Examples, encoder: Encoder, folder: Path, flush: int, progress: Progress | None) -> Features:
+def transformed(
+    examples: Examples,
+    encoder: Encoder,
+    cache: str | Path | None,
+    progress: Progress | None = None,
+    flush: int = FLUSH,
+    *,
+    required: bool = True,
+) -> Features:
+    """Return the features of examples by an encoder that is ready.
+
+    Args:
+        examples: paths, texts or an array of images.
+        encoder: of images or texts, fitted.
+        cache: a folder for :class:`FeatureCache`, or None. TF-IDF, which is quick and learned from each table, keeps
+            nothing.
+        progress: called with the number of examples that are done, and of all.
+        flush: examples between two writes of the cache.
+        required: as in :class:`FeatureCache`.
+    """
+    if cache is None or encoder.name == TFIDF:
+        return encoder.transform(examples, progress)
     digests = [_digest(each) for each in examples]
-    store = FeatureCache(folder, encoder.identity, encoder.width)
+    store = FeatureCache(Path(cache), encoder.identity, encoder.width, required=required)
     rows = store.read(set(digests))
     missing = [place for digest, place in {digest: i for i, digest in enumerate(digests)}.items() if digest not in rows]
     done = len(examples) - len(missing)

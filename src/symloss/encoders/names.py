@@ -76,11 +76,16 @@ def check_encoder(name: str) -> None:
         raise extras.MissingExtraError(extras.missing(f"encoder {name!r}", package))
 
 
-def check_named(name: str, where: object, named: str | None) -> None:
+def check_named(name: str | None, where: object, named: str | None) -> None:
     """Raise ValueError unless the encoder of a folder, which may be somebody else's, may be loaded.
 
-    One whose weights come from elsewhere, by the name of a model or of a file, must be ``named`` by the user too.
+    One whose weights come from elsewhere, by the name of a model or of a file, must be ``named`` by the user too. A
+    ``name`` of None stands for no encoder.
     """
+    if name is None:
+        if named is not None:
+            raise ValueError(f"`--encoder` must be left out for {where}, which has no encoder; got {named!r}")
+        return
     if named not in (None, name):
         raise ValueError(f"`--encoder` must be {name!r}, as {where} says; got {named!r}")
     if named is None and name.startswith((TIMM, HUB)):

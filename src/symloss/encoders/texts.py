@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from symloss import checks, extras
+from symloss.encoders import minilm
 from symloss.encoders.devices import chosen_device
 from symloss.encoders.names import HUB, MINILM, TFIDF, missing_package
 
@@ -137,12 +138,12 @@ class SentenceEncoder(TextEncoder):
     @property
     def identity(self) -> str:
         """The name, and the start of the SHA-256 of the weights."""
-        return self.expected[0] if self.expected is not None else str(self._loaded().identity)
+        return self._known[0] if self._known is not None else str(self._loaded().identity)
 
     @property
     def width(self) -> int:
         """How many features a text gets."""
-        return self.expected[1] if self.expected is not None else int(self._loaded().width)
+        return self._known[1] if self._known is not None else int(self._loaded().width)
 
     def transform(self, texts: Sequence[str], progress: Progress | None = None) -> Features:
         """Return unit vectors (N, width)."""
@@ -166,9 +167,16 @@ class SentenceEncoder(TextEncoder):
         """Return the name, the identity and the width."""
         return {"name": self.name, "identity": self.identity, "width": self.width}
 
+    @property
+    def _known(self) -> tuple[str, int] | None:
+        """The identity and the width, where they are known before the model is loaded."""
+        if self.expected is not None:
+            return self.expected[:2]
+        return (_MiniLM.identity, _MiniLM.width) if self.name == MINILM else None
+
     def _loaded(self) -> Any:
         if self._model is None:
-            kind = _MiniLM if self.name == "minilm" else _HubModel
+            kind = _MiniLM if self.name == MINILM else _HubModel
             model = kind(self.name, self.device, local=self.expected is not None)
             if self.expected is not None and (model.identity, model.width) != self.expected[:2]:
                 raise ValueError(
@@ -180,11 +188,10 @@ class SentenceEncoder(TextEncoder):
 
 
 class _MiniLM:
-    def __init__(self, name: str, device: torch.device, local: bool) -> None:
-        from symloss.encoders import minilm  # noqa: PLC0415
+    identity, width = f"{MINILM}-{minilm.DIGEST[:16]}", minilm.WIDTH
 
+    def __init__(self, name: str, device: torch.device, local: bool) -> None:
         self.sentences = minilm.sentences(device)
-        self.identity, self.width = f"{name}-{minilm.DIGEST[:16]}", minilm.WIDTH
 
     def encode(self, texts: Sequence[str], batch: int) -> Features:
         parts = (texts[start : start + batch] for start in range(0, len(texts), batch))

@@ -44,6 +44,7 @@ from symloss.fit.representation import (
     Images,
     Representation,
     check_choice,
+    features_folder,
     image_files,
     images_of_array,
     images_of_files,
@@ -294,10 +295,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return features (N, ...) of anything but image files, and the labels."""
         refuse_texts(features)
         if is_mixed_table(features):
-            name = self.encoder if isinstance(self.encoder, str) else "auto"
-            self.encoder_ = TableEncoder(text=() if texts is None else texts.columns, encoder=name).fit(features)
+            self.encoder_ = TableEncoder(
+                text=() if texts is None else texts.columns,
+                encoder=self.encoder if isinstance(self.encoder, str) else "auto",
+                device=self.device,
+                cache=features_folder(self.memory),
+            )
+            encoded, y = self.encoder_.fit_transform(features), column_or_1d(y, warn=True)
+            self.encoder_.cache = None  # the memory is that of a fit
             validate_data(self, features, skip_check_array=True)
-            encoded, y = self.encoder_.transform(features), column_or_1d(y, warn=True)
             check_consistent_length(encoded, y)
             return encoded, y
         refuse_gaps(features)

