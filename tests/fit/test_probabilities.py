@@ -58,20 +58,33 @@ def test_predictions_are_never_sharpened():
 
 
 def test_rare_classes_are_helped_where_labels_are_wrong():
-    shares = np.array([[0.1, 0.9]])
-    rare, frequent = adjustment_for(shares)
+    even = np.log([[0.1, 0.9]])
+    rare, frequent = adjustment_for(even, np.array([1]))
     assert rare - frequent == pytest.approx(0.3 * np.log(9))
-    assert adjustment_for(np.array([[0.0, 1.0]]))[0] == pytest.approx(-0.3 * np.log(1e-3)), (
+    empty = np.array([[-np.inf, 0.0]])
+    assert adjustment_for(empty, np.array([1]))[0] == pytest.approx(-0.3 * np.log(1e-3)), (
         "an empty class is not infinite"
     )
     _, labels, scores = gaussians(3.0, share=0.2)
     assert explain(scores, labels, 0.0).adjustment == ()
     noisy = corrupt(labels, "sym:0.3", num_classes=2, seed=0).labels
-    frequent, rare = explain(scores, noisy, 0.0).adjustment
+    frequent, rare = explain(scores + [1.5, 0.0], noisy, 0.0).adjustment
     assert rare > frequent > 0
     plain = torch.zeros(1, 2)
     assert adjusted(plain, ()) is plain
     assert adjusted(plain, (0.0, 1.0)).tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize(("margin", "pull"), [(0.7, 0.3), (0.6, 0.2), (0.3, 0.1), (0.1, None)])
+def test_rare_classes_are_helped_as_far_as_noisy_labels_allow(margin, pull):
+    """Rows of the frequent class by ``margin`` would be lost to a larger adjustment than ``pull``."""
+    probabilities = np.array([1 / (1 + np.exp(margin)), 1 / (1 + np.exp(-margin))])
+    scores = np.log(np.stack([probabilities] * 10 + [[0.08, 0.92]] * 90))
+    shares = np.exp(scores).mean(0)
+    found = adjustment_for(scores, np.ones(100, np.int64))
+    assert found == (() if pull is None else pytest.approx(-pull * np.log(shares)))
+    gain = adjustment_for(scores, (np.arange(100) >= 10).astype(np.int64))
+    assert gain == pytest.approx(-0.3 * np.log(shares)), "the same rows are gained if their label is the rare class"
 
 
 def test_the_adjustment_is_saved_and_exported(tmp_path):

@@ -101,10 +101,10 @@ class Explanation:
 
     @property
     def adjustment(self) -> tuple[float, ...]:
-        """What to add to the scores of new rows; nothing if few labels are wrong."""
+        """What to add to the scores of new rows; nothing if few labels are wrong, or if it costs accuracy on them."""
         if self.calibration.noise_rate < RARE:
             return ()
-        return adjustment_for(torch.from_numpy(self.scores).div(max(self.temperature, 1.0)).softmax(1).numpy())
+        return adjustment_for(self.scores / max(self.temperature, 1.0), self.noisy)
 
     @property
     def certain(self) -> bool:
