@@ -12,7 +12,8 @@ from sklearn.datasets import load_iris
 from torch import nn
 
 from symloss import RobustClassifier
-from symloss.fit.choice import Judged, leaders
+from symloss.fit.choice import Judged, leaders, weights
+from symloss.fit.ensemble import mean_scores
 from symloss.fit.held_out import Trainer, network_predictions
 from symloss.fit.learners import Candidate
 from symloss.fit.networks import NetworkModel, chosen_model
@@ -283,6 +284,16 @@ def test_no_more_than_two_of_a_kind_lead_and_none_that_predicts_one_class():
     blind = replace(judged_at(0.9, None, "lda"), nearly_constant=True)
     assert leaders([blind, *others]) == others
     assert leaders([blind]) == [blind]
+
+
+def test_leaders_count_by_how_far_they_are_behind():
+    best, same, near, far = (judged_at(accuracy) for accuracy in (0.9, 0.9, 0.895, 0.2))
+    error = np.sqrt(0.005 * 0.995 / 400)  # of a gap of two rows
+    expected = [np.exp(-0.005 / error), 1, 1, np.exp(-10)]
+    assert weights([near, best, same, far]) == pytest.approx(expected), "the best need not come first"
+    predictions = [np.array([[0.8, 0.2]]), np.array([[0.4, 0.6]])]
+    mean = np.exp(mean_scores(predictions, (1.0, 1.0), (3.0, 1.0)))
+    np.testing.assert_allclose(mean, [[0.7, 0.3]], atol=1e-5)
 
 
 def test_processes_come_to_the_same_networks():

@@ -68,7 +68,7 @@ def test_rare_classes_are_helped_where_labels_are_wrong():
     _, labels, scores = gaussians(3.0, share=0.2)
     assert explain(scores, labels, 0.0).adjustment == ()
     noisy = corrupt(labels, "sym:0.3", num_classes=2, seed=0).labels
-    frequent, rare = explain(scores + [1.5, 0.0], noisy, 0.0).adjustment
+    frequent, rare = explain(scores + np.array([1.5, 0.0]), noisy, 0.0).adjustment
     assert rare > frequent > 0
     plain = torch.zeros(1, 2)
     assert adjusted(plain, ()) is plain

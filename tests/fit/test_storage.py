@@ -230,6 +230,7 @@ def model(name, value):
     [
         *((model("temperature", value), "temperature must be a number in") for value in (0, float("nan"), -1, 1e-320)),
         (member("temperature", 0.0), "temperature must be a number in"),
+        *((member("weight", value), "weight must be a number in (0, 1]") for value in (0.0, 2.0)),
         (member("scaling", "standArd"), "scaling must be one of 'raw', 'standard', 'channels'; got 'standArd'"),
         (member("networks", -1), "networks must be a whole number in [0, 1000]; got -1"),
         (member("networks", 3), "networks must be"),
@@ -267,6 +268,10 @@ def test_a_loaded_model_predicts_the_same(rows, tmp_path, kind):
     description = json.loads(json.dumps(save_predictor(fitted.predictor_, tmp_path)))
     loaded = load_predictor(description, tmp_path)
     np.testing.assert_array_equal(loaded.probabilities(rows[0]), fitted.predictor_.probabilities(rows[0]))
+    for each in description["members"]:
+        del each["weight"]
+    earlier = load_predictor(description, tmp_path).members
+    assert {one.weight for one in earlier} == {1.0}, "models of earlier versions have none"
     scaled = [fitted.predictor_.scaler(rows[0], name) for name in ("raw", "standard")]
     with zipfile.ZipFile(tmp_path / "learners.skops") as file:
         content = b"".join([*map(file.read, file.namelist()), (tmp_path / "networks.pt").read_bytes()])

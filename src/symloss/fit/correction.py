@@ -178,7 +178,7 @@ class Round:
 
         Either alone is not enough: the mean of leaders that agree in their mistakes is certain too.
         """
-        averaged = log(np.mean([one.predictions for one in self.leaders.members], 0, dtype=np.float64))
+        averaged = log(np.average([one.predictions for one in self.leaders.members], 0, self.leaders.weights))
         held_out = self.explanation.noisy[self.rows[: len(averaged)]]
         return self.explanation.certain and noise_explains_better(averaged, held_out)
 
@@ -246,7 +246,7 @@ def _round(members: Sequence[Judged], trainer: Trainer, splits: Sequence[Split],
         trainer.data.labels,
         rows_held_out(splits),
         leaders,
-        explain(mean_scores(by_row, temperatures), noisy, separation),
+        explain(mean_scores(by_row, temperatures, leaders.weights), noisy, separation),
     )
 
 
@@ -300,7 +300,7 @@ def gain_of_correction(
         if corrected is not None:
             own[split.train] = corrected
     predictions, _ = trainer.with_labels(labels).learn(leaders.members, splits)
-    after = trainer.data.correct(mean_scores(predictions, leaders.temperatures), rows)
+    after = trainer.data.correct(mean_scores(predictions, leaders.temperatures, leaders.weights), rows)
     return after - trainer.data.correct(way.scores[rows], rows)
 
 
@@ -318,7 +318,7 @@ def predictions_without(leaders: Leaders, trainer: Trainer, splits: Sequence[Spl
         for a, b in pairs
     ]
     predictions, _ = trainer.learn(leaders.members, both)
-    scores = mean_scores(predictions, leaders.temperatures)
+    scores = mean_scores(predictions, leaders.temperatures, leaders.weights)
     found = np.zeros((checked, len(trainer.data), scores.shape[1]))
     start = 0
     for a, b in pairs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from symloss.fit.choice import Judged
+from symloss.fit.choice import Judged, weights
 from symloss.fit.held_out import Modules, Trainer, probabilities
 from symloss.fit.learners import Candidate
 from symloss.fit.networks import rows_at_a_time
@@ -32,13 +33,15 @@ def log(probabilities: Probabilities) -> Floats:
     return np.log(np.asarray(probabilities, np.float64) + TINY)
 
 
-def mean_scores(predictions: Sequence[Probabilities], temperatures: Sequence[float]) -> Floats:
-    """Return the logarithms (n, C) of the mean over members of their calibrated probabilities."""
+def mean_scores(
+    predictions: Sequence[Probabilities], temperatures: Sequence[float], weights: Sequence[float]
+) -> Floats:
+    """Return the logarithms (n, C) of the weighted mean over members of their calibrated probabilities."""
     parts = [
         (torch.from_numpy(log(one)) / temperature).softmax(1).numpy()
         for one, temperature in zip(predictions, temperatures, strict=True)
     ]
-    return log(np.mean(parts, 0))
+    return log(np.average(parts, 0, weights))
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ class Leaders:
     temperatures: tuple[float, ...]  # what makes each one's predictions probabilities of the true class
     networks: Modules  # the trained networks, by the number of the member
 
+    @functools.cached_property
+    def weights(self) -> tuple[float, ...]:
+        """How much each member counts in the mean."""
+        return weights(self.members)
+
 
 @dataclass(frozen=True)
 class Member:
@@ -58,11 +66,12 @@ class Member:
     temperature: float  # what makes its predictions probabilities of the true class
     estimator: Any = None  # a scikit-learn estimator; None for networks
     networks: tuple[nn.Module, ...] = ()  # their mean is the prediction; empty for other learners
+    weight: float = 1.0  # how much it counts in the mean of all
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The mean of some learners."""
+    """The weighted mean of some learners."""
 
     scaler: Scaler
     members: tuple[Member, ...]
@@ -79,7 +88,8 @@ class Ensemble:
     def scores(self, features: Any) -> Floats:
         """Return the logarithms (n, C) of the mean of the members, without its temperature and adjustment."""
         predictions = [self._of(member, self.scaler(features, member.candidate.scaling)) for member in self.members]
-        return mean_scores(predictions, [member.temperature for member in self.members])
+        temperatures, counts = zip(*((member.temperature, member.weight) for member in self.members), strict=True)
+        return mean_scores(predictions, temperatures, counts)
 
     def _of(self, member: Member, features: Any) -> Floats:
         if member.networks:
@@ -171,11 +181,11 @@ def ensemble(
     """
     members: list[Member] = []
     failures: list[Exception] = []
-    for k, (one, likely) in enumerate(zip(leaders.members, leaders.temperatures, strict=True)):
+    for k, (one, likely, weight) in enumerate(zip(leaders.members, leaders.temperatures, leaders.weights, strict=True)):
         each = max(likely, SHARPEST)
         try:
             if one.epoch is None:
-                members.append(Member(one.candidate, each, trainer.fitted(one.candidate)))
+                members.append(Member(one.candidate, each, trainer.fitted(one.candidate), weight=weight))
                 continue
             networks = (
                 leaders.networks[k] if not refit else [trainer.network_on_all(one.candidate, one.epoch).module(0)]
@@ -183,7 +193,8 @@ def ensemble(
         except ValueError as error:  # it could be fitted to every fold, and the others stand for it
             failures.append(error)
         else:
-            members.append(Member(one.candidate, each, None, tuple(precise(net, one.candidate) for net in networks)))
+            exact = tuple(precise(net, one.candidate) for net in networks)
+            members.append(Member(one.candidate, each, None, exact, weight))
     if not members:
         raise failures[0]
     data = trainer.data

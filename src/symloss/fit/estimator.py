@@ -201,7 +201,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         last = self._last_round(first, rounds, trainer)
         trainer.progress.phase("fitting the model to all rows")
         used, corrected = last.leaders.members, trainer.with_labels(last.labels)
-        adjustment = () if data.balanced else last.explanation.adjustment
+        adjustment = last.explanation.adjustment if self.learned_ and not data.balanced else ()
         if self.simple:
             best = best if best in used else winner(used)
             alone = Leaders((best,), (last.leaders.temperatures[used.index(best)],), {})

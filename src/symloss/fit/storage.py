@@ -161,6 +161,7 @@ def save_predictor(predictor: Ensemble, folder: Path) -> dict[str, Any]:
                 "loss": member.candidate.loss,
                 "model": _known_model(member.candidate),
                 "temperature": member.temperature,
+                "weight": member.weight,
                 "networks": len(member.networks),
             }
             for member in predictor.members
@@ -201,7 +202,7 @@ def load_predictor(description: dict[str, Any], folder: Path) -> Ensemble:
     for row in rows:
         networks = tuple(_network(next(weights), row.candidate, shape, num_classes) for _ in range(row.networks))
         estimator = None if networks else _checked(next(fitted), row.candidate, math.prod(shape), num_classes)
-        members.append(Member(row.candidate, row.temperature, estimator, networks))
+        members.append(Member(row.candidate, row.temperature, estimator, networks, row.weight))
     return Ensemble(scaler, tuple(members), temperature, num_classes, shape, adjustment)
 
 
@@ -216,6 +217,7 @@ class _Row:
         self.candidate = Candidate(member["learner"], settings, member["scaling"], member["loss"], member["model"])
         _known_model(self.candidate)
         self.temperature = checks.number("temperature", member["temperature"], TEMPERATURES)
+        self.weight = checks.number("weight", member.get("weight", 1.0), "(0, 1]")  # earlier versions had none
         self.networks = int(checks.number("networks", member["networks"], "[0, 1000]", whole=True))
         if bool(self.networks) != (self.candidate.learner in STACKED):
             raise ValueError(f"networks must be those of a network; got {self.networks} of {self.candidate.name}")
