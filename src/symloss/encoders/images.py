@@ -1,8 +1,9 @@
 """Encoders of images: the last features of a network that was trained on ImageNet or elsewhere.
 
 Each image is read upright, in RGB, and resized to a square as a whole: nothing is cut off, and a long image is
-compressed. Every batch has one size, filled up where images end, so that the features of an image do not depend on the
-images beside it.
+compressed. Its features are the mean of those of the image and of its mirror image. On 2,000 images of CIFAR-10 with
+labels of people, three linear learners then were right 0.1 to 1.5 points more often. Every batch has one size, filled
+up where images end, so that the features of an image do not depend on the images beside it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Progress = Callable[[int, int], None]
 Features = NDArray[np.float32]
 ImageArray = NDArray[np.uint8]
 
-VERSION = 1  # of the way from a file to the numbers that a network gets. Caches forget what an older one made.
+VERSION = 2  # of the way from a file to the numbers that a network gets. Caches forget what an older one made.
 BATCHES = {"cpu": 8}  # images at a time. On one core of a CPU more take longer: memory is slow beside its caches.
 GPU_BATCH = 128
 
@@ -98,7 +99,9 @@ class ImageEncoder:
             pixels[place] = resized(_pixels(image), network.size, network.resampling)
         pixels = pixels.to(self.device).contiguous(memory_format=torch.channels_last)
         mean, std = (torch.tensor(each, device=self.device).view(3, 1, 1) for each in (network.mean, network.std))
-        features: Features = network.module((pixels - mean) / std)[: len(images)].float().cpu().numpy()
+        scaled = (pixels - mean) / std
+        both = (network.module(scaled) + network.module(scaled.flip(3))) / 2
+        features: Features = both[: len(images)].float().cpu().numpy()
         if not np.isfinite(features).all():
             raise ValueError(f"encoder {self.name!r} must return finite features; check its weights")
         return features
