@@ -290,6 +290,14 @@ def run_here(*words):
     return done
 
 
+def test_texts_left_out_by_encoder_none_are_named(tmp_path, monkeypatch):
+    rows = [f"{size}.5,{line}" for size, line in enumerate(messages()[1:])]
+    (tmp_path / "x.csv").write_text("\n".join(["size,message,label", *rows]))
+    monkeypatch.chdir(tmp_path)
+    said = run_here(*FIT, "--encoder", "none").stderr
+    assert "left out: 'message' (free text, 48 different values in 48 rows: not encoded, as asked); " in said
+
+
 def test_texts_are_encoded_by_the_first_command_alone(encoded, tmp_path, monkeypatch):
     (tmp_path / "x.csv").write_text("\n".join(messages()))
     monkeypatch.chdir(tmp_path)

@@ -137,7 +137,7 @@ def _describe_text(name: str, texts: Text, asked: str, kept: bool, encoded: bool
                 return _free_text(name, texts)
             if not kept:
                 reason = f"{FREE_TEXT}, {len(values)} different values in {rows - gaps} rows: not encoded, as asked"
-                return Column(name, "left out", reason)
+                return Column(name, "left out", reason, True)
         elif not kept and (reason := _useless(name, values, gaps, rows)):
             return Column(name, "left out", reason, True)
     count = f"{len(values)} value{'s' if len(values) > 1 else ''}"

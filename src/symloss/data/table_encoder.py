@@ -139,7 +139,7 @@ class TableEncoder:
     def fit(self, frame: Any) -> TableEncoder:
         """Learn from the training rows: a DataFrame, or a mapping of names to columns.
 
-        Warns of columns that are left out though nobody asked for it.
+        Warns of columns that are left out and not in ``drop``.
         """
         self._fit_frame(frame)
         return self
