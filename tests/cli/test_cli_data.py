@@ -234,6 +234,15 @@ def test_show_says_what_becomes_of_each_column(table, tmp_path):
     assert any(free in line for line in shown_lines(tmp_path / "x.csv"))
 
 
+def test_show_names_the_format_of_dates(tmp_path):
+    rows = [f"{day}.5,{day}/12/2024,{day % 9 + 1}/12/2024,{'xy'[day % 2]}" for day in range(1, 31)]
+    (tmp_path / "x.csv").write_text("\n".join(["size,sold,paid,label", *rows]))
+    shown = [re.split("  +", line.strip()) for line in shown_lines(tmp_path / "x.csv")]
+    assert ["sold", "date", "dates (day/month/year) from 2024-12-01 to 2024-12-30: day, weekday"] in shown
+    formats = "day/month/year or month/day/year"
+    assert ["paid", "left out", f"ambiguous dates ({formats}): write them as 2024-12-31"] in shown
+
+
 @pytest.mark.slow
 def test_a_run_keeps_what_it_learnt_and_predicts_with_it(run_command, table, tmp_path):
     run = tmp_path / "run"

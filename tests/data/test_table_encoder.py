@@ -414,7 +414,7 @@ ENTRY = "what was learnt of each column"
         *((1, {"values": values}, [ENTRY, "'b'"]) for values in ([5], [])),
         *((1, {"others": others}, [ENTRY, "'b'"]) for others in (None, ["x"])),
         (None, [], [ENTRY, "got []"]),
-        (None, {"format": 3, "columns": []}, ["a newer version of symloss", "format 3"]),
+        (None, {"format": 4, "columns": []}, ["a newer version of symloss", "format 4"]),
         (None, {"format": 1, "columns": {}}, [ENTRY]),
         (None, {"format": 1, "columns": [5]}, [ENTRY, "got 5"]),
     ],
