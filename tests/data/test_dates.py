@@ -14,7 +14,7 @@ from refusals import refused
 
 from symloss import RobustClassifier
 from symloss.data import open_data
-from symloss.data.dates import seconds
+from symloss.data.dates import readings, seconds
 from symloss.data.table_encoder import TableEncoder
 
 ROWS = 60
@@ -214,11 +214,24 @@ def test_a_classifier_learns_from_dates_in_words():
 
 
 @in_turn(
+    "texts, expected",
+    [
+        (["01.02.24", "01.02.2025", None], ["day.month.year"]),
+        (["31/12/24", "01/02/24"], ["day/month/year"]),
+        (["2024/01/02"], ["year/month/day"]),
+        (["12.31.2024"], []),
+        (["24/01/31"], []),
+    ],
+)
+def test_dots_and_short_years_tell_the_order_of_dates(texts, expected):
+    assert list(readings(np.array(texts, object))) == expected
+
+
+@in_turn(
     "texts, formats",
     [
         (["1/2/2024", "12/12/2024"], "day/month/year or month/day/year"),
-        (["31/12/24", "01/02/24"], "day/month/year or year/month/day"),
-        (["01.02.24", "01.02.25", None], "day.month.year or month.day.year or year.month.day"),
+        (["01-02-24", "01-02-25", None], "day-month-year or month-day-year"),
     ],
 )
 def test_ambiguous_dates_are_left_out_or_kept_as_text(texts, formats):

@@ -20,11 +20,17 @@ _NAMES = ["january", "february", "march", "april", "may", "june"]
 _NAMES += ["july", "august", "september", "october", "november", "december"]
 _MONTHS = {written: number for number, name in enumerate(_NAMES, 1) for written in (name, name[:3])}
 _PARTS = {"day": r"(?P<day>\d{1,2})", "month": r"(?P<month>\d{1,2})", "year": r"(?P<year>\d{4}|\d\d)"}
+_LONG_YEAR = {"year": r"(?P<year>\d{4})"}
 _NAME = "(?P<month>[a-z]{3,9})"
 _TIME = r"(?:(?:T|,? )(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d))?(?: ?(?P<half>[ap])m)?)?"
-_ORDERS = (("day", "month", "year"), ("month", "day", "year"), ("year", "month", "day"))
 _SPELLINGS = {
-    sign.join(order): re.escape(sign).join(_PARTS[part] for part in order) for sign in "/.-" for order in _ORDERS
+    sign.join(order): re.escape(sign).join((_PARTS | parts)[part] for part in order)
+    for order, signs, parts in (
+        (("day", "month", "year"), "/.-", {}),
+        (("month", "day", "year"), "/-", {}),  # with dots, the day is always first
+        (("year", "month", "day"), "/.-", _LONG_YEAR),
+    )
+    for sign in signs
 }
 _SPELLINGS["day month-name year"] = f"{_PARTS['day']}[ -]{_NAME}[ -]{_PARTS['year']}"
 _SPELLINGS["month-name day, year"] = f"{_NAME} {_PARTS['day']},? {_PARTS['year']}"
