@@ -234,6 +234,15 @@ def test_show_says_what_becomes_of_each_column(table, tmp_path):
     assert any(free in line for line in shown_lines(tmp_path / "x.csv"))
 
 
+def test_show_names_the_format_of_dates(tmp_path):
+    rows = [f"{day}.5,{day}/12/2024,{day % 9 + 1}/12/2024,{'xy'[day % 2]}" for day in range(1, 31)]
+    (tmp_path / "x.csv").write_text("\n".join(["size,sold,paid,label", *rows]))
+    shown = [re.split("  +", line.strip()) for line in shown_lines(tmp_path / "x.csv")]
+    assert ["sold", "date", "dates (day/month/year) from 2024-12-01 to 2024-12-30: day, weekday"] in shown
+    formats = "day/month/year or month/day/year"
+    assert ["paid", "left out", f"ambiguous dates ({formats}): write them as 2024-12-31"] in shown
+
+
 @pytest.mark.slow
 def test_a_run_keeps_what_it_learnt_and_predicts_with_it(run_command, table, tmp_path):
     run = tmp_path / "run"
@@ -288,6 +297,14 @@ def run_here(*words):
     done = CliRunner().invoke(app, list(words), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done
+
+
+def test_texts_left_out_by_encoder_none_are_named(tmp_path, monkeypatch):
+    rows = [f"{size}.5,{line}" for size, line in enumerate(messages()[1:])]
+    (tmp_path / "x.csv").write_text("\n".join(["size,message,label", *rows]))
+    monkeypatch.chdir(tmp_path)
+    said = run_here(*FIT, "--encoder", "none").stderr
+    assert "left out: 'message' (free text, 48 different values in 48 rows: not encoded, as asked); " in said
 
 
 def test_texts_are_encoded_by_the_first_command_alone(encoded, tmp_path, monkeypatch):

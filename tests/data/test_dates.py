@@ -7,12 +7,14 @@ import json
 
 import numpy as np
 import pandas as pd
+import pytest
 from data_helpers import describe_columns
 from in_turn import in_turn
 from refusals import refused
 
+from symloss import RobustClassifier
 from symloss.data import open_data
-from symloss.data.dates import seconds
+from symloss.data.dates import readings, seconds
 from symloss.data.table_encoder import TableEncoder
 
 ROWS = 60
@@ -87,6 +89,11 @@ def test_missing_dates_are_the_median_and_marked():
         (pd.to_datetime(["2024-01-01", "2024-01-02"]), {"categorical": ["a"]}, "category", "a category as asked"),
         (["2024-01-01", "2024-02-30"], {}, "category", "text with 2 values"),
         (["2024-01-01", "1.2.2024"], {}, "category", "text with 2 values"),
+        (["31/12/2024", "12/31/2024"], {}, "category", "text with 2 values"),
+        (["31/12/2024", "31.12.2024"], {}, "category", "text with 2 values"),
+        (["31 Dezember 2024", "1 Januar 2025"], {}, "category", "text with 2 values"),
+        (["31/12/2024"] * 3, {}, "left out", "dates, always the same"),
+        (["31/12/2024", None, None], {}, "date", "dates (day/month/year) from 2024-12-31 to 2024-12-31: day; 67 %"),
         (["20240101", "20240102"], {}, "category", "text with 2 values"),
         (
             ["2024-01-01 10:00", "2024-01-01T11:00:00+05:30"],
@@ -119,6 +126,122 @@ def test_seconds(text, expected):
     assert seconds(text) == expected
 
 
+@in_turn(
+    "text, expected",
+    [
+        ("31/12/1969", -86400),
+        ("1/1/70 0:01", 60),
+        ("01/01/1970, 12:00 AM", 0),
+        ("01/01/1970T12:00:01pm", 43201),
+        ("1/1/0001", -62135596800),
+        ("31/12/9999", 253402214400),
+        ("31/12/68", 3124137600),
+        ("1/1/69", -31536000),
+        *((f"1/1/1970 {time}", None) for time in ("24:00", "9", "9:5", "0:00 AM", "13:00 PM", "9:30:60", " 9:30")),
+        *((day, None) for day in ("1/1/0000", "30/2/2024", "1/13/2024", "1/1/024", "1-1/2024", "٣/1/2024")),
+    ],
+)
+def test_seconds_in_another_format(text, expected):
+    assert seconds(text, "day/month/year") == expected
+
+
+@in_turn("month", [*pd.date_range("2024-01-31", periods=12, freq="ME").strftime("%B"), "Bad"])
+def test_months_by_name(month):
+    expected = None if month == "Bad" else pd.Timestamp(f"2 {month} 2024").timestamp()
+    for name in (month, month.upper(), month[:3], month[:3].lower()):
+        assert seconds(f"2 {name} 2024", "day month-name year") == expected
+    assert seconds(f"2 {month[:-1]}x 2024", "day month-name year") is None
+
+
+# As pandas writes them where names of months are English.
+FORMATS = {
+    "day/month/year": "%d/%m/%Y",
+    "month/day/year": "%m/%d/%Y %H:%M",
+    "day.month.year": "%d.%m.%Y %H:%M:%S",
+    "month-day-year": "%m-%d-%y",
+    "year/month/day": "%Y/%m/%dT%I:%M %p",
+    "year-month-day": "%Y-%m-%d, %I:%M%p",
+    "day month-name year": "%d-%b-%y",
+    "month-name day, year": "%B %d, %Y",
+}
+
+
+def iso(when: pd.Series, spelling: str) -> list[str]:
+    """As ISO 8601 with as much of the time as in another spelling."""
+    seconds = ":%S" if "%S" in spelling else ""
+    hours = "T%H:%M" if "%M" in spelling else ""
+    return when.dt.strftime(f"%Y-%m-%d{hours}{seconds}").tolist()
+
+
+@pytest.mark.parametrize(("date_format", "spelling"), FORMATS.items())
+def test_other_formats_are_read_as_iso_dates_from_every_kind_of_table(tmp_path, date_format, spelling):
+    frame = pd.DataFrame({"when": WHEN.dt.strftime(spelling), "label": LABELS})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.to_parquet(tmp_path / "x.parquet")
+    like_iso = TableEncoder().fit({"when": iso(WHEN, spelling)})
+    expected = like_iso.transform({"when": iso(WHEN, spelling)})
+    reason = like_iso.columns_[0].reason.replace("dates from", f"dates ({date_format}) from")
+    for name in ("x.csv", "x.parquet"):
+        found = open_data(str(tmp_path / name))
+        assert np.asarray(found.train.inputs).tolist() == expected.tolist()
+        assert found.encoder.columns_ == (("when", "date", reason, False),)
+    for dtype in (object, "str", "string"):
+        np.testing.assert_array_equal(TableEncoder().fit_transform(frame[["when"]].astype(dtype)), expected)
+    # New rows are read in the same format, also where they alone would be ambiguous.
+    document = json.loads(json.dumps(found.encoder.to_document()))
+    assert (document["format"], document["columns"][0]["date_format"]) == (3, date_format)
+    new = pd.Series([pd.Timestamp("2024-03-01 18:00"), pd.Timestamp("2024-03-02 00:05")])
+    written = [*new.dt.strftime(spelling), None]
+    found = TableEncoder.from_document(document).transform({"when": written})
+    assert found.tolist() == like_iso.transform({"when": [*iso(new, spelling), None]}).tolist()
+
+
+def test_a_document_of_iso_dates_names_no_format():
+    """As those of earlier versions, which read it."""
+    document = TableEncoder().fit({"when": ["2024-01-01", "2024-01-02"]}).to_document()
+    assert document["format"] == 2
+    assert "date_format" not in document["columns"][0]
+
+
+def test_a_classifier_learns_from_dates_in_words():
+    days = pd.Series(pd.date_range("2024-01-01", periods=ROWS))
+    labels = np.where(days.dt.month == 1, "winter", "spring")
+    model = RobustClassifier(learners=["closed-form"], budget=0.3, rounds=1)
+    model.fit(pd.DataFrame({"when": days.dt.strftime("%d %B %Y")}), labels)
+    assert model.predict(pd.DataFrame({"when": ["2 January 2024", "20 FEB 24"]})).tolist() == ["winter", "spring"]
+    with refused(ValueError, "'when' of the table must hold a date such as 31 Dec 2026", "got '2024-01-02' in row 1"):
+        model.predict(pd.DataFrame({"when": ["2024-01-02"]}))
+
+
+@in_turn(
+    "texts, expected",
+    [
+        (["01.02.24", "01.02.2025", None], ["day.month.year"]),
+        (["31/12/24", "01/02/24"], ["day/month/year"]),
+        (["2024/01/02"], ["year/month/day"]),
+        (["12.31.2024"], []),
+        (["24/01/31"], []),
+    ],
+)
+def test_dots_and_short_years_tell_the_order_of_dates(texts, expected):
+    assert list(readings(np.array(texts, object))) == expected
+
+
+@in_turn(
+    "texts, formats",
+    [
+        (["1/2/2024", "12/12/2024"], "day/month/year or month/day/year"),
+        (["01-02-24", "01-02-25", None], "day-month-year or month-day-year"),
+    ],
+)
+def test_ambiguous_dates_are_left_out_or_kept_as_text(texts, formats):
+    frame = {"a": texts, "other": [0.5] * len(texts)}
+    column, _ = describe_columns(frame)
+    assert column == ("a", "left out", f"ambiguous dates ({formats}): write them as 2024-12-31", True)
+    assert describe_columns(frame, keep=["a"])[0].kind == "category"
+    assert describe_columns(frame, categorical=["a"])[0].kind == "category"
+
+
 def test_a_later_table_with_something_else_is_refused(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("when,label\n2024-01-01,x\n2024-01-02,y\n")
@@ -145,6 +268,9 @@ def test_a_later_table_with_something_else_is_refused(tmp_path):
         {"medians": [1e300, 1.0]},
         {"marked": "no"},
         {"marked": None},
+        {"date_format": "%d/%m/%Y"},
+        {"date_format": None},
+        {"date_format": []},
     ],
 )
 def test_a_damaged_document(change):

@@ -84,7 +84,7 @@ def encoding(what: str = "texts") -> Callable[[int, int], None]:
 
 
 def say_columns(columns: Sequence[Column]) -> None:
-    """Say in a line each which columns were left out though nobody asked for it, may be ids, or are free text."""
+    """Say in a line each which columns were left out without `--drop`, may be ids, or are free text."""
     groups = {
         "left out": ("left out", "--settings keep=COLUMN uses one that looks like an id"),
         "number": ("used as features", "--settings drop=COLUMN leaves one out"),

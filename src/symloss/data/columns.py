@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from symloss.data.cells import Cells, Text, is_whole
-from symloss.data.dates import described, learn_dates, moments
+from symloss.data.dates import described, learn_dates, readings
 
 Kind = Literal["number", "category", "date", "text", "left out"]
 KINDS: tuple[Kind, ...] = ("number", "category", "date", "text", "left out")
@@ -130,14 +130,14 @@ def _describe_text(name: str, texts: Text, asked: str, kept: bool, encoded: bool
     if not values:
         return Column(name, "left out", "no value in any row", True)
     if not asked:
-        if (when := moments(texts)) is not None:
-            return _describe_dates(name, when, len(values), kept)
+        if (dates := readings(texts)) and (len(dates) == 1 or not kept):
+            return _describe_dates(name, dates, len(values), kept)
         if _is_free_text(values, rows - gaps):
             if encoded:
                 return _free_text(name, texts)
             if not kept:
                 reason = f"{FREE_TEXT}, {len(values)} different values in {rows - gaps} rows: not encoded, as asked"
-                return Column(name, "left out", reason)
+                return Column(name, "left out", reason, True)
         elif not kept and (reason := _useless(name, values, gaps, rows)):
             return Column(name, "left out", reason, True)
     count = f"{len(values)} value{'s' if len(values) > 1 else ''}"
@@ -157,13 +157,17 @@ def _free_text(name: str, texts: Text) -> Column:
     return Column(name, "text", f"{FREE_TEXT}, {distinct} different value{'s' if distinct > 1 else ''}{missing}", True)
 
 
-def _describe_dates(name: str, when: NDArray[np.float64], distinct: int, kept: bool) -> Column:
+def _describe_dates(name: str, dates: Mapping[str, NDArray[np.float64]], distinct: int, kept: bool) -> Column:
+    if len(dates) > 1:
+        return Column(name, "left out", f"ambiguous dates ({' or '.join(dates)}): write them as 2024-12-31", True)
+    ((date_format, when),) = dates.items()
     given = when[~np.isnan(when)]
     gaps = len(when) - len(given)
     if distinct == 1 and not gaps and not kept:
         return Column(name, "left out", "dates, always the same", True)
     missing = f"; {share(gaps, len(when))} missing: the median, and a column that marks them" if gaps else ""
-    return Column(name, "date", described(given.tolist(), learn_dates(name, when).parts) + missing)
+    parts = learn_dates(name, when).parts
+    return Column(name, "date", described(given.tolist(), parts, date_format) + missing)
 
 
 def _useless(name: str, values: Collection[str], gaps: int, rows: int) -> str:

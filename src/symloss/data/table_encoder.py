@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from symloss import checks
 from symloss.data.cells import LARGEST, Cells, FrameTable, Matrix, Table, Text
 from symloss.data.columns import FREE_TEXT, KINDS, MOST_CATEGORIES, Column, describe_cells
-from symloss.data.dates import WANTED, Dates, learn_dates, moments, seconds
+from symloss.data.dates import ISO, Dates, learn_dates, moments, readings, seconds, wanted
 from symloss.encoders.features import transformed
 from symloss.encoders.texts import (
     Progress,
@@ -30,9 +30,9 @@ from symloss.encoders.texts import (
     text_encoder_from_document,
 )
 
-FORMAT = 2
-"""The version of the document. It grows when an older symloss could misread one; tables of numbers and categories alone
-are still written as the first version."""
+FORMAT = 3
+"""The version of the document. It grows when an older symloss could misread one. Tables of numbers and categories alone
+are still written as the first version, and those whose dates are all ISO 8601 as the second."""
 _NAMED = 3  # how many columns a message names
 _BLOCK = 2**22  # how many cells the medians of complete columns are computed of at once
 
@@ -139,7 +139,7 @@ class TableEncoder:
     def fit(self, frame: Any) -> TableEncoder:
         """Learn from the training rows: a DataFrame, or a mapping of names to columns.
 
-        Warns of columns that are left out though nobody asked for it.
+        Warns of columns that are left out and not in ``drop``.
         """
         self._fit_frame(frame)
         return self
@@ -190,7 +190,7 @@ class TableEncoder:
         names = {kind: tuple(column.name for column in self.columns_ if column.kind == kind) for kind in KINDS}
         self._numbers = _learn_numbers(names["number"], _select(cells, names["number"]))
         self._categories = tuple(_learn_category(name, cells.texts[name]) for name in names["category"])
-        self._dates = tuple(learn_dates(name, _moments(cells.texts[name])) for name in names["date"])
+        self._dates = tuple(_learn_dates(name, cells.texts[name]) for name in names["date"])
         self._texts = tuple(TextColumn(name, self._learn_texts(name, cells.texts[name])) for name in names["text"])
         widths = {column.name: column.encoder.width for column in self._texts}
         self.columns_ = tuple(
@@ -250,8 +250,7 @@ class TableEncoder:
         """Read the columns that are used. A date that is none is refused."""
         cells = table.cells_as(self._numbers.names, [column.name for column in self._others], without)
         for column in self._dates:
-            if moments(cells.texts[column.name]) is None:
-                raise table.first_wrong(column.name, WANTED, lambda cell: seconds(cell) is not None)
+            _check_dates(table, column, cells.texts[column.name])
         return cells
 
     def checksum(self, table: Table, without: Collection[int] = ()) -> str | None:
@@ -279,7 +278,7 @@ class TableEncoder:
         if gaps.any():
             numbers = np.where(gaps, self._numbers.medians, numbers)
         parts = [marks, *(category.features(cells.texts[category.name]) for category in self._categories)]
-        parts += [column.features(_moments(cells.texts[column.name])) for column in self._dates]
+        parts += [column.features(_moments(cells.texts[column.name], column.date_format)) for column in self._dates]
         return np.concatenate([numbers, *parts], axis=1) if sum(part.shape[1] for part in parts) else numbers
 
     def to_document(self) -> dict[str, Any]:
@@ -296,7 +295,8 @@ class TableEncoder:
             {"name": column.name, "kind": column.kind, "reason": column.reason} | learnt.get(column.name, {})
             for column in self.columns_
         ]
-        return {"format": FORMAT if self._dates or self._texts else 1, "columns": columns}
+        older = 2 if self._dates or self._texts else 1
+        return {"format": older if all(date.date_format == ISO for date in self._dates) else FORMAT, "columns": columns}
 
     @classmethod
     def from_document(cls, document: Any, where: object = "the document") -> TableEncoder:
@@ -354,9 +354,21 @@ def _is_learnt(entry: Any) -> bool:
     return entry["kind"] in KINDS
 
 
-def _moments(texts: Text) -> NDArray[np.float64]:
+def _check_dates(table: Table, column: Dates, texts: Text) -> None:
+    """Refuse a date that is none, or written in another format than those in training."""
+    if moments(texts, column.date_format) is None:
+        right = wanted(column.date_format)
+        raise table.first_wrong(column.name, right, lambda cell: seconds(cell, column.date_format) is not None)
+
+
+def _learn_dates(name: str, texts: Text) -> Dates:
+    ((date_format, found),) = readings(texts).items()  # only one, as the description of the column says
+    return learn_dates(name, found, date_format)
+
+
+def _moments(texts: Text, date_format: str) -> NDArray[np.float64]:
     """Return the moments of a column of dates."""
-    found = moments(texts)
+    found = moments(texts, date_format)
     assert found is not None  # whoever reads the cells has looked at them
     return found
 
