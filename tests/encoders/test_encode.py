@@ -6,6 +6,7 @@ import re
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from data_helpers import random_bytes, save_image
@@ -47,8 +48,10 @@ def written(folder):
 
 def test_images_are_recognised(colours, tmp_path):
     paths, expected = written(tmp_path), PIXELS.mean((2, 3))
-    for data in (paths, tuple(paths), np.array([str(path) for path in paths]), map(str, paths), PIXELS,
-                 torch.from_numpy(PIXELS), PIXELS / 255, torch.from_numpy(PIXELS) / 255):  # fmt: skip
+    column = pd.Series([str(path) for path in paths])
+    for data in (paths, tuple(paths), column.to_numpy(), map(str, paths), column, column.values, pd.Series(paths),
+                 np.array([str(path) for path in paths]), PIXELS, torch.from_numpy(PIXELS), PIXELS / 255,
+                 torch.from_numpy(PIXELS) / 255):  # fmt: skip
         np.testing.assert_allclose(encode(data), expected, rtol=1e-6)
     np.testing.assert_allclose(encode([str(paths[0]), paths[1]]), expected[:2], rtol=1e-6)
     np.testing.assert_allclose(encode((torch.from_numpy(PIXELS) / 255).bfloat16().requires_grad_()), expected, atol=1)

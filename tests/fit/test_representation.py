@@ -9,6 +9,7 @@ import shutil
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from data_helpers import save_image
 from in_turn import in_turn
@@ -24,7 +25,7 @@ from symloss.cli.application import app
 from symloss.data.table_encoder import TableEncoder
 from symloss.encoders import encode, features, names
 from symloss.fit import representation
-from symloss.fit.representation import images_of_array, stratified
+from symloss.fit.representation import image_files, images_of_array, stratified
 
 LITE0 = "efficientnet-lite0"
 CLASSES = ("ant", "bee", "cat")
@@ -115,6 +116,23 @@ def test_files_equal_arrays(fitted, files):
     )
     assert by_files.comparison_ is None
     assert by_files.representation_ == LITE0
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was learnt")
+@pytest.mark.parametrize("dtype", ["str", "string", object])
+def test_a_column_of_paths_is_one_of_images(fitted, files, dtype):
+    """Not one of sentences: the name of a folder often has the label in it."""
+    paths = pd.Series([str(path) for path in files], dtype=dtype)
+    expected = fitted.predict_proba(files)
+    for column in (paths, paths.values, pd.Series(files), paths.to_numpy()[:, None], np.array(paths, "T")):
+        assert image_files(column) == tuple(files)
+        np.testing.assert_array_equal(fitted.predict_proba(column), expected)
+    for column in (paths, paths.values):
+        model = quick(encoder=lambda images: [[np.asarray(image).mean()] for image in images]).fit(column, labels())
+        assert model.representation_ == "<lambda>"
+        np.testing.assert_array_equal(model.predict_proba(column), model.predict_proba(files))
+    for other in (paths.to_frame(), files[0], str(files[0]), np.array([files[:2]] * 2), pd.Series([1.5, 2.0])):
+        assert image_files(other) is None
 
 
 @pytest.mark.filterwarnings("ignore:Nothing was learnt")

@@ -140,13 +140,19 @@ def _decoded(paths: Sequence[Path], side: int) -> NDArray[np.float32]:
 
 
 def image_files(values: Any) -> tuple[Path, ...] | None:
-    """Return a list of paths, or of texts that all end as image files do, as paths; None for everything else.
+    """Return a list, an array or a Series of paths, or of texts that all end as image files do, as paths; else None.
 
     >>> image_files(["cat.png", "dog.JPG"]), image_files(["a cat", "a dog"])
     ((PosixPath('cat.png'), PosixPath('dog.JPG')), None)
     """
-    is_list = isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype.kind in "OU")
-    if not is_list or not len(values) or not all(isinstance(each, str | PurePath) for each in values):
+    if not isinstance(values, list | tuple):  # as column_of_texts, which would take paths for sentences
+        if getattr(getattr(values, "dtype", None), "kind", "O") not in "OUT" or hasattr(values, "columns"):
+            return None
+        values = np.asarray(values, object)
+        if values.shape not in ((values.size,), (values.size, 1)):
+            return None
+        values = values.ravel().tolist()
+    if not len(values) or not all(isinstance(each, str | PurePath) for each in values):
         return None
     named = all(isinstance(each, str) and "\n" not in each and Path(each).suffix.lower() in SUFFIXES for each in values)
     return tuple(map(Path, values)) if named or any(isinstance(each, PurePath) for each in values) else None
