@@ -240,6 +240,17 @@ def test_an_encoder_that_is_not_installed(monkeypatch):
             RobustClassifier(encoder=encoder).fit(["a text", "another"], [0, 1])
 
 
+@pytest.mark.parametrize("error", [ImportError("an import hook"), ValueError("timm.__spec__ is None")])
+def test_a_package_that_cannot_be_looked_for_is_not_installed(monkeypatch, error):
+    def find(name):
+        raise error
+
+    monkeypatch.setattr(names.importlib.util, "find_spec", find)
+    assert not installed("timm:resnet18")
+    with refused(extras.MissingExtraError, "which is not installed: pip install 'symloss[timm]'"):
+        check_encoder("timm:resnet18")
+
+
 def test_wrong_use(tmp_path):
     (tmp_path / "text.png").write_text("no image")
     all_refused(

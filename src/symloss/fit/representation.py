@@ -19,9 +19,10 @@ from symloss import checks
 from symloss.data.dataset import Examples, ImageFiles
 from symloss.data.images import RESIDENT_BYTES, chosen_size, stack_images
 from symloss.encoders.features import Function, encode, loaded
-from symloss.encoders.images import Features, Progress, image_array
+from symloss.encoders.images import Features, Progress, image_array, lite0_packages
 from symloss.encoders.names import LITE0, check_encoder, check_named, installed, kind
 from symloss.encoders.pictures import SUFFIXES, NotAnImage, look
+from symloss.extras import MissingExtraError
 from symloss.fit.choice import Epochs, Judged, judged
 from symloss.fit.held_out import LearnerFailed, Trainer, network_predictions
 from symloss.fit.learners import Candidate
@@ -341,6 +342,11 @@ class Chooser:
         if not installed(LITE0):
             if images.shape[0] == 3 or min(images.shape[1:]) >= PHOTO_SIDE:
                 warnings.warn(HINT, stacklevel=6)
+            return self.pixels()
+        try:
+            lite0_packages()
+        except MissingExtraError as reason:
+            warnings.warn(f"{reason}. Until then pixels are learnt from", stacklevel=6)
             return self.pixels()
         encoded = Encoded(self, LITE0)
         comparison = self._compared(encoded, with_networks)
