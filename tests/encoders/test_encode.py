@@ -16,6 +16,7 @@ from refusals import all_refused, refused
 
 from symloss import RobustClassifier, extras
 from symloss.encoders import cache, check_encoder, encode, features, images, installed, kind, names
+from symloss.encoders.pictures import NotAnImage, look, picture
 
 PIXELS = random_bytes(5, 3, 6, 8)
 
@@ -274,6 +275,17 @@ def test_wrong_use(tmp_path):
         (ValueError, f"{tmp_path}/text.png cannot be read as an image", lambda: encode([tmp_path / "text.png"], len)),
         (ValueError, f"{tmp_path} cannot be read as an image: a folder", lambda: features._digest(tmp_path)),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("int32", "I"), ("float32", "F")])
+def test_pixels_without_a_range_are_refused(tmp_path, kind, mode):
+    """As in fit: Pillow would make black or white of them."""
+    path = save_image(tmp_path / "depth.tif", PIXELS[0, 0].astype(kind) * 1000)
+    for read in (look, picture):
+        with refused(NotAnImage, f"pixels of mode {mode}, which have no fixed range"):
+            read(path)
+    with refused(ValueError, f"{path} cannot be read as an image: pixels of mode {mode}"):
+        encode([path], len)
 
 
 def test_no_name_of_a_file_is_left_behind(colours, tmp_path):
