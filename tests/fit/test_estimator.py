@@ -192,6 +192,11 @@ def test_other_data_than_in_fit_is_one_sentence(tmp_path):
                 with refused(ValueError, said):
                     model.predict(rows)
     assert list(table.predict({"town": ["bill", "bin"]})) == [2, 0]
+    empty = (town[:0], [], images[:0], numbers[:0], sparse.csr_matrix((0, 30)), np.empty(0, object))
+    for model in (text, own, table, of_files, of_arrays, of_numbers):
+        for rows in empty:
+            with refused(ValueError, "X must have a row or more; got none"):
+                model.predict(rows)
 
 
 def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):

@@ -437,6 +437,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the probabilities of the true classes (n, C)."""
         check_is_fitted(self)
         rows = as_array(X)
+        refuse_no_rows(rows)
         if self.encoder_ is not None:
             texts = column_of_texts(rows)
             if texts is None and not (hasattr(rows, "columns") or isinstance(rows, Mapping)):
@@ -554,6 +555,13 @@ def column_of_texts(features: Any) -> Any:
 
     named = pd.DataFrame({"text": np.array(texts, object)})
     return named if all(isinstance(text, str) or pd.isna(text) is True for text in texts) else None
+
+
+def refuse_no_rows(features: Any) -> None:
+    """Raise ValueError if there is no row to predict."""
+    count = (len(features),) if isinstance(features, list | tuple) else getattr(features, "shape", ())[:1]
+    if count == (0,):
+        raise ValueError("X must have a row or more; got none")
 
 
 def refuse_texts(features: Any) -> None:
