@@ -230,6 +230,7 @@ def test_wrong_use_is_one_sentence(monkeypatch, no_encoder):
     images, texts, table = patterns(side=12), [f"text {k}" for k in range(60)], np.eye(60)
     for encoder, given, said in (
         (LITE0, texts, "encoder 'efficientnet-lite0' reads images, but X holds texts: use 'minilm' or 'tfidf'"),
+        ("none", texts, "encoder 'none' leaves texts out, and X holds nothing else: use 'auto', 'minilm' or 'tfidf'"),
         ("tfidf", images, "encoder 'tfidf' reads texts, but X holds images: use 'efficientnet-lite0' or 'timm:NAME'"),
         ("tfidf", table, "encoder 'tfidf' reads texts, but X holds numbers: leave `encoder` out"),
         ("efficient", images, "encoder 'efficient' does not exist: did you mean"),

@@ -213,6 +213,8 @@ def check_choice(encoder: object, reads: str) -> None:
         if reads not in ("images", "texts"):
             raise ValueError(f"a function as `encoder` must be given images or a list of texts; X holds {holds}")
         return
+    if encoder == "none" and reads == "texts":
+        raise ValueError("encoder 'none' leaves texts out, and X holds nothing else: use 'auto', 'minilm' or 'tfidf'")
     if encoder in ("auto", "none"):
         return
     wanted = kind(encoder)
