@@ -274,6 +274,8 @@ def test_classes_with_few_examples():
     assert 3 in quick(rounds=1).fit(FEATURES, labels).classes_
     features = np.column_stack([10 * few, FEATURES[:60]])
     assert quick(rounds=1).fit(features, few).predict(features).shape == (60,)
+    two = np.where(np.arange(150) < 2, 3, LABELS)  # one of them in the training rows of a fold
+    assert 3 in quick(learners=["lda"], rounds=1).fit(FEATURES, two).classes_  # warnings are errors here
 
 
 GAP = np.where(np.arange(150)[:, None] == 3, np.nan, FEATURES)
