@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from data_helpers import save_image
+from data_helpers import random_bytes, save_image
 from in_turn import in_turn
 from PIL import Image
 from refusals import refused
@@ -351,10 +351,39 @@ def test_fit_predict_and_audit_a_folder(folders, ends):
     assert len(rows) == 12
     assert sum(row.split(",")[1] in row.split(",")[0].split("-")[1] for row in rows) >= 9
     assert ends(0, root, "predict", "model", "--data", "new", "--encoder", LITE0).splitlines()[1:] == rows
+    assert ends(0, root, "predict", "model", "--data", "new", "--encoder", "auto").splitlines()[1:] == rows
+    pixels = np.stack([np.asarray(Image.open(path)) for path in sorted((root / "new").rglob("*.png"))])
+    np.savez(root / "new.npz", x=pixels.transpose(0, 3, 1, 2))
+    arrays = ends(0, root, "predict", "model", "--data", "new.npz").splitlines()[1:]
+    assert [row.split(",")[1:] for row in arrays] == [row.split(",")[1:] for row in rows]
     assert "of 60 labels look wrong" in ends(0, root, "audit", "model", "--top", "3")
     again = ends(0, root, *FIT)
     assert "Features: efficientnet-lite0." in again
     assert "other settings (encoder)" in ends(2, root, *FIT[:-4], "--encoder", "none", "--out", "model")
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was learnt")
+def test_new_files_are_resized_to_those_that_pixels_were_learnt_from(folders, tmp_path, monkeypatch):
+    """In Python and by the command alike; files of the same size are left as they are."""
+    monkeypatch.chdir(folders[0])
+    wide = [save_image(tmp_path / "wide" / f"{k}.png", random_bytes(40, 20 + k, 3)) for k in range(3)]
+    exact = [
+        save_image(tmp_path / "exact" / path.name, np.asarray(Image.open(path).resize((32, 32), 2))) for path in wide
+    ]
+    old = sorted((folders[0] / "photos").rglob("*.png"))
+    model = quick(encoder="none").fit(old, [path.parent.name for path in old])
+    np.testing.assert_array_equal(model.predict_proba(wide), model.predict_proba(exact))
+    fit = ("fit", "--data", "photos", "--budget", "0.5", "--encoder", "none", "--out", str(tmp_path / "model"))
+    assert CliRunner().invoke(app, fit).exit_code in (0, 3)
+    by_command = [
+        CliRunner().invoke(app, ["predict", str(tmp_path / "model"), "--data", str(tmp_path / name)]).stdout
+        for name in ("wide", "exact")
+    ]
+    assert by_command[0] == by_command[1]
+    assert len(by_command[0].splitlines()) == 4
+    # Arrays are taken as they are.
+    with refused(ValueError, "X must hold rows (3, 32, 32) as in fit; got (3, 40, 20)"):
+        model.predict(random_bytes(2, 3, 40, 20))
 
 
 @pytest.mark.filterwarnings("ignore:Nothing was learnt")

@@ -91,7 +91,7 @@ class Images:
         examples: what an encoder is given: paths, or uint8 images (N, C, height, width); None for other numbers.
         shape: of the pixels of one image, (C, height, width).
         given: (N, C, height, width), the pixels if they are not made from ``examples``.
-        same_size: whether image files are not resized.
+        same_size: whether image files are those of one size; new ones of others are resized to it.
     """
 
     examples: tuple[Path, ...] | NDArray[Any] | None
@@ -121,7 +121,7 @@ class Images:
             return np.divide(self.examples, np.float32(255), dtype=np.float32)
         assert self.examples is not None
         if self.same_size:
-            return stack_images(self.examples, self.shape).float().div_(255).numpy()
+            return stack_images(self.examples, self.shape, resize=True).float().div_(255).numpy()
         return _decoded(self.examples, self.shape[1])
 
     def small(self, rows: Rows) -> NDArray[np.float32]:
@@ -235,7 +235,7 @@ class Representation:
     comparison: Comparison | None = None  # with what was not chosen, if they were compared
     shape: tuple[int, ...] = ()  # of the pixels, (C, height, width)
     of_files: bool = False  # whether pixels were read from files
-    same_size: bool = True  # whether files were not resized
+    same_size: bool = True  # whether files had one size, to which new ones are resized
 
     @property
     def name(self) -> str:
