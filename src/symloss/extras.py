@@ -41,7 +41,7 @@ def missing(what: str, package: str) -> str:
 
 
 class MissingExtraError(ImportError, ValueError):
-    """A package of an extra is not installed. Commands show the message alone, as that of bad input."""
+    """A package of an extra is not installed, or broken. Commands show the message alone, as that of bad input."""
 
 
 @contextlib.contextmanager
@@ -54,3 +54,28 @@ def needed_by(what: str) -> Iterator[None]:
         if package not in (*FIT, *OTHERS):
             raise
         raise MissingExtraError(missing(what, package)) from None
+
+
+@contextlib.contextmanager
+def importing(what: str, extra: str) -> Iterator[None]:
+    """Turn any failed import of packages of an ``extra`` into one sentence, also where they are installed but broken.
+
+    >>> with importing("encoder 'a'", "images"):
+    ...     raise RuntimeError("undefined symbol")
+    Traceback (most recent call last):
+    ...
+    symloss.extras.MissingExtraError: encoder 'a' cannot be imported (undefined symbol): ...
+    """
+    try:
+        with needed_by(what):
+            yield
+    except MissingExtraError:
+        raise
+    except Exception as error:  # packages raise many kinds
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise MissingExtraError(f"{what} cannot be imported ({reason}): {reinstall(extra)}") from error
+
+
+def reinstall(extra: str) -> str:
+    """Return the command that installs the packages of an extra anew."""
+    return f"pip install --force-reinstall 'symloss[{extra}]'"

@@ -370,7 +370,8 @@ def test_an_encoder_that_nothing_was_encoded_by(tmp_path, monkeypatch):
         ("run/columns.json", "audit", "run"),
         ("digits", "predict", "digits", "--data", "digits"),
     ):
-        run_here(*words)
+        for same in ("auto", "none"):
+            assert run_here(*words, "--encoder", same).stdout == run_here(*words).stdout
         with refused(ValueError, f"`--encoder` must be left out for {where}, which has no encoder; got 'minilm'"):
             run_here(*words, "--encoder", "minilm")
 
@@ -409,6 +410,13 @@ def refuse_encoders_from_elsewhere(folder, settings):
             for command in commands:
                 with refused(ValueError, name, f"names the encoder {hub!r}", f"add --encoder {hub} if they may be"):
                     command()
+            if name != "begun/columns.json":
+                run = path.parent.name
+                predicting = ("predict", run, "--data", "new.csv") if name.endswith("columns.json") else ("audit", run)
+                with refused(ValueError, f"names the encoder {hub!r}"):
+                    run_here(*predicting, "--encoder", "auto")
+                with refused(ValueError, f"`--encoder` must be {hub!r}, as", "got 'none'"):
+                    run_here(*predicting, "--encoder", "none")
         if name == "fit/columns.json":  # where it is named, it is looked for, on this machine alone
             with refused(ValueError, "nobody/knows-this-model must be a model with safetensors in the hub cache"):
                 run_here("predict", "fit", "--data", "new.csv", "--encoder", hub)

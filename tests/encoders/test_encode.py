@@ -6,6 +6,7 @@ import re
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from data_helpers import random_bytes, save_image
@@ -15,6 +16,7 @@ from refusals import all_refused, refused
 
 from symloss import RobustClassifier, extras
 from symloss.encoders import cache, check_encoder, encode, features, images, installed, kind, names
+from symloss.encoders.pictures import NotAnImage, look, picture
 
 PIXELS = random_bytes(5, 3, 6, 8)
 
@@ -47,8 +49,10 @@ def written(folder):
 
 def test_images_are_recognised(colours, tmp_path):
     paths, expected = written(tmp_path), PIXELS.mean((2, 3))
-    for data in (paths, tuple(paths), np.array([str(path) for path in paths]), map(str, paths), PIXELS,
-                 torch.from_numpy(PIXELS), PIXELS / 255, torch.from_numpy(PIXELS) / 255):  # fmt: skip
+    column = pd.Series([str(path) for path in paths])
+    for data in (paths, tuple(paths), column.to_numpy(), map(str, paths), column, column.values, pd.Series(paths),
+                 np.array([str(path) for path in paths]), PIXELS, torch.from_numpy(PIXELS), PIXELS / 255,
+                 torch.from_numpy(PIXELS) / 255):  # fmt: skip
         np.testing.assert_allclose(encode(data), expected, rtol=1e-6)
     np.testing.assert_allclose(encode([str(paths[0]), paths[1]]), expected[:2], rtol=1e-6)
     np.testing.assert_allclose(encode((torch.from_numpy(PIXELS) / 255).bfloat16().requires_grad_()), expected, atol=1)
@@ -237,6 +241,17 @@ def test_an_encoder_that_is_not_installed(monkeypatch):
             RobustClassifier(encoder=encoder).fit(["a text", "another"], [0, 1])
 
 
+@pytest.mark.parametrize("error", [ImportError("an import hook"), ValueError("timm.__spec__ is None")])
+def test_a_package_that_cannot_be_looked_for_is_not_installed(monkeypatch, error):
+    def find(name):
+        raise error
+
+    monkeypatch.setattr(names.importlib.util, "find_spec", find)
+    assert not installed("timm:resnet18")
+    with refused(extras.MissingExtraError, "which is not installed: pip install 'symloss[timm]'"):
+        check_encoder("timm:resnet18")
+
+
 def test_wrong_use(tmp_path):
     (tmp_path / "text.png").write_text("no image")
     all_refused(
@@ -260,6 +275,17 @@ def test_wrong_use(tmp_path):
         (ValueError, f"{tmp_path}/text.png cannot be read as an image", lambda: encode([tmp_path / "text.png"], len)),
         (ValueError, f"{tmp_path} cannot be read as an image: a folder", lambda: features._digest(tmp_path)),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("int32", "I"), ("float32", "F")])
+def test_pixels_without_a_range_are_refused(tmp_path, kind, mode):
+    """As in fit: Pillow would make black or white of them."""
+    path = save_image(tmp_path / "depth.tif", PIXELS[0, 0].astype(kind) * 1000)
+    for read in (look, picture):
+        with refused(NotAnImage, f"pixels of mode {mode}, which have no fixed range"):
+            read(path)
+    with refused(ValueError, f"{path} cannot be read as an image: pixels of mode {mode}"):
+        encode([path], len)
 
 
 def test_no_name_of_a_file_is_left_behind(colours, tmp_path):

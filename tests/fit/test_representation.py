@@ -6,11 +6,13 @@ import json
 import os
 import re
 import shutil
+import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
-from data_helpers import save_image
+from data_helpers import random_bytes, save_image
 from in_turn import in_turn
 from PIL import Image
 from refusals import refused
@@ -24,7 +26,7 @@ from symloss.cli.application import app
 from symloss.data.table_encoder import TableEncoder
 from symloss.encoders import encode, features, names
 from symloss.fit import representation
-from symloss.fit.representation import images_of_array, stratified
+from symloss.fit.representation import image_files, images_of_array, stratified
 
 LITE0 = "efficientnet-lite0"
 CLASSES = ("ant", "bee", "cat")
@@ -115,6 +117,23 @@ def test_files_equal_arrays(fitted, files):
     )
     assert by_files.comparison_ is None
     assert by_files.representation_ == LITE0
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was learnt")
+@pytest.mark.parametrize("dtype", ["str", "string", object])
+def test_a_column_of_paths_is_one_of_images(fitted, files, dtype):
+    """Not one of sentences: the name of a folder often has the label in it."""
+    paths = pd.Series([str(path) for path in files], dtype=dtype)
+    expected = fitted.predict_proba(files)
+    for column in (paths, paths.values, pd.Series(files), paths.to_numpy()[:, None], np.array(paths, "T")):
+        assert image_files(column) == tuple(files)
+        np.testing.assert_array_equal(fitted.predict_proba(column), expected)
+    for column in (paths, paths.values):
+        model = quick(encoder=lambda images: [[np.asarray(image).mean()] for image in images]).fit(column, labels())
+        assert model.representation_ == "<lambda>"
+        np.testing.assert_array_equal(model.predict_proba(column), model.predict_proba(files))
+    for other in (paths.to_frame(), files[0], str(files[0]), np.array([files[:2]] * 2), pd.Series([1.5, 2.0])):
+        assert image_files(other) is None
 
 
 @pytest.mark.filterwarnings("ignore:Nothing was learnt")
@@ -211,6 +230,7 @@ def test_wrong_use_is_one_sentence(monkeypatch, no_encoder):
     images, texts, table = patterns(side=12), [f"text {k}" for k in range(60)], np.eye(60)
     for encoder, given, said in (
         (LITE0, texts, "encoder 'efficientnet-lite0' reads images, but X holds texts: use 'minilm' or 'tfidf'"),
+        ("none", texts, "encoder 'none' leaves texts out, and X holds nothing else: use 'auto', 'minilm' or 'tfidf'"),
         ("tfidf", images, "encoder 'tfidf' reads texts, but X holds images: use 'efficientnet-lite0' or 'timm:NAME'"),
         ("tfidf", table, "encoder 'tfidf' reads texts, but X holds numbers: leave `encoder` out"),
         ("efficient", images, "encoder 'efficient' does not exist: did you mean"),
@@ -238,6 +258,15 @@ def test_a_missing_extra_is_said_for_photos_alone(monkeypatch, no_encoder):
     for photos in (patterns(side=16), patterns(side=64)[:, :1]):
         with pytest.warns(UserWarning, match=re.escape("pip install 'symloss[images]'")):
             quick().fit(photos, labels())
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was learnt")
+def test_a_broken_package_leaves_pixels(monkeypatch, no_encoder, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "efficientnet_lite_pytorch", raising=False)
+    (tmp_path / "efficientnet_lite_pytorch.py").write_text("raise ImportError('broken package')")
+    with pytest.warns(UserWarning, match=r"\(broken package\): .* Until then pixels are learnt from"):
+        assert quick().fit(patterns(side=16), labels()).representation_ == "pixels"
 
 
 def test_features_must_lead_clearly_or_beat_the_network(monkeypatch):
@@ -322,10 +351,39 @@ def test_fit_predict_and_audit_a_folder(folders, ends):
     assert len(rows) == 12
     assert sum(row.split(",")[1] in row.split(",")[0].split("-")[1] for row in rows) >= 9
     assert ends(0, root, "predict", "model", "--data", "new", "--encoder", LITE0).splitlines()[1:] == rows
+    assert ends(0, root, "predict", "model", "--data", "new", "--encoder", "auto").splitlines()[1:] == rows
+    pixels = np.stack([np.asarray(Image.open(path)) for path in sorted((root / "new").rglob("*.png"))])
+    np.savez(root / "new.npz", x=pixels.transpose(0, 3, 1, 2))
+    arrays = ends(0, root, "predict", "model", "--data", "new.npz").splitlines()[1:]
+    assert [row.split(",")[1:] for row in arrays] == [row.split(",")[1:] for row in rows]
     assert "of 60 labels look wrong" in ends(0, root, "audit", "model", "--top", "3")
     again = ends(0, root, *FIT)
     assert "Features: efficientnet-lite0." in again
     assert "other settings (encoder)" in ends(2, root, *FIT[:-4], "--encoder", "none", "--out", "model")
+
+
+@pytest.mark.filterwarnings("ignore:Nothing was learnt")
+def test_new_files_are_resized_to_those_that_pixels_were_learnt_from(folders, tmp_path, monkeypatch):
+    """In Python and by the command alike; files of the same size are left as they are."""
+    monkeypatch.chdir(folders[0])
+    wide = [save_image(tmp_path / "wide" / f"{k}.png", random_bytes(40, 20 + k, 3)) for k in range(3)]
+    exact = [
+        save_image(tmp_path / "exact" / path.name, np.asarray(Image.open(path).resize((32, 32), 2))) for path in wide
+    ]
+    old = sorted((folders[0] / "photos").rglob("*.png"))
+    model = quick(encoder="none").fit(old, [path.parent.name for path in old])
+    np.testing.assert_array_equal(model.predict_proba(wide), model.predict_proba(exact))
+    fit = ("fit", "--data", "photos", "--budget", "0.5", "--encoder", "none", "--out", str(tmp_path / "model"))
+    assert CliRunner().invoke(app, fit).exit_code in (0, 3)
+    by_command = [
+        CliRunner().invoke(app, ["predict", str(tmp_path / "model"), "--data", str(tmp_path / name)]).stdout
+        for name in ("wide", "exact")
+    ]
+    assert by_command[0] == by_command[1]
+    assert len(by_command[0].splitlines()) == 4
+    # Arrays are taken as they are.
+    with refused(ValueError, "X must hold rows (3, 32, 32) as in fit; got (3, 40, 20)"):
+        model.predict(random_bytes(2, 3, 40, 20))
 
 
 @pytest.mark.filterwarnings("ignore:Nothing was learnt")

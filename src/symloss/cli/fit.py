@@ -116,7 +116,7 @@ def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -
     source = folders.load_source(folder)
     used, asked = source.source.encoder, settings["encoder"]
     if used.startswith(HUB):
-        check_named(used, folder / folders.SOURCE, None if asked == "auto" else asked)
+        check_named(used, folder / folders.SOURCE, asked)
     opened = _open(settings | options | {"encoder": used})  # by now, "auto" might choose another encoder
     if source.fingerprint not in (None, opened.train.fingerprint()):
         raise ValueError(f"{settings['data']} has changed since the fit in {folder}; fit again with --overwrite")

@@ -42,12 +42,14 @@ def open_images(name: str, train: Part, test: Part | None, bad: BadFiles, size: 
     return assemble(name, parts[0], None if test is None else parts[1], size=side)
 
 
-def stack_images(paths: Sequence[Path], shape: tuple[int, ...]) -> Tensor:
-    """Decode image files into one tensor (N, *shape), image by image. All must have the shape."""
+def stack_images(paths: Sequence[Path], shape: tuple[int, ...], *, resize: bool = False) -> Tensor:
+    """Decode image files into one tensor (N, *shape), image by image. All must have the shape, or are resized."""
     images = torch.empty(len(paths), *shape, dtype=torch.uint8)
     for row, path in enumerate(paths):
         try:
-            found = pixels(picture(path, grey=shape[0] == 1))
+            image = picture(path, grey=shape[0] == 1)
+            size = (shape[2], shape[1])
+            found = pixels(image.resize(size, Image.Resampling.BILINEAR) if resize else image)
         except NotAnImage as reason:
             raise refusal(path, str(reason)) from None
         if found.shape != shape:

@@ -164,18 +164,19 @@ def open_inputs(
     *,
     root: Path | None = None,
     on_bad: OnBad | None = None,
+    any_size: bool = False,
 ) -> Examples:
     """Open inputs to predict on, as :func:`open_data` opens data. Their labels are ``UNKNOWN``.
 
     Of a known data set the test part is taken. ``like`` is the data that the model was trained on, and ``encoder`` says
-    how the columns of its table became features.
+    how the columns of its table became features. Arrays of images may have ``any_size`` if an encoder sees them.
     """
     bad = BadFiles(source.skip_bad, on_bad)
     if source.is_published:
         test = open_data(DataSource(source.data, skip_bad=source.skip_bad), root=root, on_bad=on_bad).test
         assert test is not None
         if isinstance(test.inputs, Tensor):
-            return _unlabelled(test.inputs, like, source.data)
+            return _unlabelled(test.inputs, like, source.data, any_size=any_size)
         if like.size is None and len(like.input_shape) == 3:
             size = " x ".join(map(str, like.input_shape[1:]))
             raise ValueError(
@@ -186,7 +187,7 @@ def open_inputs(
     if path.is_dir():
         return _of_images(list_files(path), path, like, bad)
     if path.suffix.lower() == ".npz":
-        return _unlabelled(open_inputs_array(path), like, path)
+        return _unlabelled(open_inputs_array(path), like, path, any_size=any_size)
     if path.suffix.lower() not in TABLES:
         raise ValueError(f"data must be a folder, a table or an .npz file; got {source.data!r}")
     table = open_table(path)
@@ -201,12 +202,12 @@ def open_inputs(
     return _unlabelled(features, like, path, Origin(rows=range(len(features))))
 
 
-def _unlabelled(inputs: Inputs, like: DataDescription, where: object, origin: Origin = NOWHERE) -> Examples:
-    if isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) != like.input_shape:
-        raise ValueError(
-            f"{where} must hold inputs like those of the run, of shape {like.input_shape}; got "
-            f"{tuple(inputs.shape[1:])}"
-        )
+def _unlabelled(
+    inputs: Inputs, like: DataDescription, where: object, origin: Origin = NOWHERE, *, any_size: bool = False
+) -> Examples:
+    shape = tuple(inputs.shape[1:]) if isinstance(inputs, Tensor) else like.input_shape
+    if shape != like.input_shape and not (any_size and len(shape) == 3):
+        raise ValueError(f"{where} must hold inputs like those of the run, of shape {like.input_shape}; got {shape}")
     return Examples(inputs, torch.full((len(inputs),), UNKNOWN), origin=origin)
 
 

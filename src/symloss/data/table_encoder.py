@@ -191,29 +191,29 @@ class TableEncoder:
         self._numbers = _learn_numbers(names["number"], _select(cells, names["number"]))
         self._categories = tuple(_learn_category(name, cells.texts[name]) for name in names["category"])
         self._dates = tuple(_learn_dates(name, cells.texts[name]) for name in names["date"])
-        self._texts = tuple(TextColumn(name, self._learn_texts(name, cells.texts[name])) for name in names["text"])
-        widths = {column.name: column.encoder.width for column in self._texts}
+        chosen = auto_text_encoder() if names["text"] and self.encoder == "auto" else self.encoder
+        self._texts = tuple(
+            TextColumn(name, self._learn_texts(name, cells.texts[name], chosen)) for name in names["text"]
+        )
+        widths, hint = {column.name: column.encoder.width for column in self._texts}, self._hint(chosen)
         self.columns_ = tuple(
-            column._replace(reason=f"{column.reason}: {widths[column.name]} features by {self._chosen()}{self._hint()}")
+            column._replace(reason=f"{column.reason}: {widths[column.name]} features by {chosen}{hint}")
             if column.name in widths
             else column
             for column in self.columns_
         )
 
-    def _learn_texts(self, name: str, texts: Text) -> TextEncoder:
+    def _learn_texts(self, name: str, texts: Text, chosen: str) -> TextEncoder:
         try:
-            return text_encoder(self._chosen(), device=self.device).fit([text or "" for text in texts])
+            return text_encoder(chosen, device=self.device).fit([text or "" for text in texts])
         except ValueError as error:
             if isinstance(error, ImportError):  # a package that is not installed
                 raise
             raise ValueError(f"column {name!r}: {error}") from error
 
-    def _chosen(self) -> str:
-        return auto_text_encoder() if self.encoder == "auto" else self.encoder
-
-    def _hint(self) -> str:
-        """Say how to get a better encoder than the one that "auto" found."""
-        fallback = self.encoder == "auto" and self._chosen() == "tfidf"
+    def _hint(self, chosen: str) -> str:
+        """Say how to get a better encoder than the one that "auto" has chosen."""
+        fallback = self.encoder == "auto" and chosen == "tfidf"
         return "; pip install 'symloss[text]' brings sentence embeddings" if fallback else ""
 
     @property

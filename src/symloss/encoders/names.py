@@ -80,8 +80,11 @@ def check_named(name: str | None, where: object, named: str | None) -> None:
     """Raise ValueError unless the encoder of a folder, which may be somebody else's, may be loaded.
 
     One whose weights come from elsewhere, by the name of a model or of a file, must be ``named`` by the user too. A
-    ``name`` of None stands for no encoder.
+    ``name`` of None stands for no encoder. "auto" names none, and "none" is right where nothing was encoded, so that
+    scripts may pass on the option of a fit.
     """
+    if named == "auto" or (named == "none" and name is None):
+        named = None
     if name is None:
         if named is not None:
             raise ValueError(f"`--encoder` must be left out for {where}, which has no encoder; got {named!r}")
@@ -108,4 +111,11 @@ def _needs(name: str) -> Needs:
 
 def missing_package(name: str) -> str | None:
     """Return a package that an encoder needs and that is not installed; None if all are."""
-    return next((each for each in _needs(name).packages if importlib.util.find_spec(each) is None), None)
+    return next((each for each in _needs(name).packages if not _is_found(each)), None)
+
+
+def _is_found(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # of an import hook, and of a stub without a spec
+        return False

@@ -37,8 +37,6 @@ class NotAnImage(ValueError):  # noqa: N818 (says what is wrong)
 def look(path: Path) -> Look:
     """Read size and kind from the header of a file, without decoding the pixels."""
     with _opened(path) as image:
-        if image.mode in ("I", "F"):
-            raise NotAnImage(f"pixels of mode {image.mode}, which have no fixed range")
         width, height = image.size
         if _orientation(image) >= 5:  # lies on its side
             width, height = height, width
@@ -67,6 +65,8 @@ def _opened(path: Path) -> Iterator[Image.Image]:
             if path.exists() and not path.is_file():  # a pipe would be waited for
                 raise NotAnImage("a folder, a pipe or a device")
             with Image.open(path, formats=_formats()) as image:
+                if image.mode in ("I", "F"):  # Pillow would clip the values to 255
+                    raise NotAnImage(f"pixels of mode {image.mode}, which have no fixed range")
                 yield image
     except (NotAnImage, MemoryError):
         raise

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -98,8 +99,18 @@ def check_text_encoder(name: object) -> None:
 
 
 def auto_text_encoder() -> str:
-    """Return the name of the best text encoder whose packages are installed: "minilm", or else "tfidf"."""
-    return MINILM if missing_package(MINILM) is None else TFIDF
+    """Return the name of the best text encoder whose packages are installed: "minilm", or else "tfidf".
+
+    Warns if they are installed but broken.
+    """
+    if missing_package(MINILM) is not None:
+        return TFIDF
+    try:
+        minilm.package()
+    except extras.MissingExtraError as reason:
+        warnings.warn(f"{reason}. Until then texts are encoded by {TFIDF}", stacklevel=2)
+        return TFIDF
+    return MINILM
 
 
 def text_encoder_from_document(document: Any, where: object) -> TextEncoder:
@@ -202,7 +213,7 @@ class _HubModel:
     """A model of sentence-transformers. Code of a repository is never run, and pickles are not read."""
 
     def __init__(self, name: str, device: torch.device, local: bool) -> None:
-        with extras.needed_by(f"the text encoder {name}"):
+        with extras.importing(f"the text encoder {name}", "text"):
             from sentence_transformers import SentenceTransformer  # noqa: PLC0415
 
         model = name.removeprefix(HUB)

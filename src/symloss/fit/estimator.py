@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -437,10 +437,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the probabilities of the true classes (n, C)."""
         check_is_fitted(self)
         rows = as_array(X)
+        refuse_no_rows(rows)
         if self.encoder_ is not None:
             texts = column_of_texts(rows)
+            if texts is None and not (hasattr(rows, "columns") or isinstance(rows, Mapping)):
+                raise ValueError(
+                    f"X must hold a list of texts, or a table with the columns of fit; got {checks.brief(rows)}"
+                )
             return self.predictor_.probabilities(self.encoder_.transform(rows if texts is None else texts))
-        if self.seen_ is not None:
+        if self.seen_ is None:
+            refuse_texts(rows)
+        else:
             rows = self._seen(rows)
         if self.seen_ is None or self.seen_.encoder is None:
             rows = validate_data(self, rows, accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
@@ -453,9 +460,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         assert self.seen_ is not None
         if isinstance(rows, Images):
             return rows.pixels() if self.seen_.encoder is None else self._seen(rows.examples)
-        texts = column_of_texts(rows) if image_files(rows) is None else None
-        if texts is not None and self.representation_ is None:
+        if self.representation_ is None:
+            texts = column_of_texts(rows)
+            if texts is None:
+                raise ValueError(f"X must hold a list of texts as in fit; got {checks.brief(rows)}")
             return self._encoded_texts(texts)
+        if image_files(rows) is None and not is_image_array(rows):
+            raise ValueError(
+                "X must hold image files, or an array (N, channels, height, width), as in fit; got "
+                f"{checks.brief(rows)}"
+            )
         return self.seen_.of_new(rows, self.device, self.n_jobs)
 
     def predict(self, X: Any) -> Any:  # noqa: N803
@@ -530,6 +544,8 @@ def column_of_texts(features: Any) -> Any:
     listed = isinstance(features, list | tuple) or getattr(getattr(features, "dtype", None), "kind", "O") in "OUT"
     if not listed or hasattr(features, "columns") or not hasattr(features, "__len__"):
         return None
+    if isinstance(features, Mapping):
+        return None
     if np.asarray(features[:1], object).size != 1:
         return None
     texts = np.asarray(features, object).ravel().tolist()
@@ -541,9 +557,16 @@ def column_of_texts(features: Any) -> Any:
     return named if all(isinstance(text, str) or pd.isna(text) is True for text in texts) else None
 
 
+def refuse_no_rows(features: Any) -> None:
+    """Raise ValueError if there is no row to predict."""
+    count = (len(features),) if isinstance(features, list | tuple) else getattr(features, "shape", ())[:1]
+    if count == (0,):
+        raise ValueError("X must have a row or more; got none")
+
+
 def refuse_texts(features: Any) -> None:
     """Raise ValueError if features are columns of texts without names, or texts among numbers."""
-    if sparse.issparse(features) or hasattr(features, "columns"):
+    if sparse.issparse(features) or hasattr(features, "columns") or isinstance(features, Mapping):
         return
     first = np.asarray(features[:1] if hasattr(features, "__len__") else features, object).ravel()[:1]
     if len(first) and isinstance(first[0], str):

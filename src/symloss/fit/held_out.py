@@ -169,6 +169,8 @@ def fitted(candidate: Candidate, data: TrainingData, labels: Rows, rows: Rows, s
     with warnings.catch_warnings():
         # Few rows for many classes: there would be a warning for each of a hundred learners.
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        # And "lda" would say so of each class of one row.
+        warnings.filterwarnings("ignore", "Only one sample available", UserWarning)
         return estimator.fit(data.scaled(candidate.scaling)[rows], labels[rows], **options)
 
 

@@ -19,9 +19,10 @@ from symloss import checks
 from symloss.data.dataset import Examples, ImageFiles
 from symloss.data.images import RESIDENT_BYTES, chosen_size, stack_images
 from symloss.encoders.features import Function, encode, loaded
-from symloss.encoders.images import Features, Progress, image_array
+from symloss.encoders.images import Features, Progress, image_array, lite0_packages
 from symloss.encoders.names import LITE0, check_encoder, check_named, installed, kind
 from symloss.encoders.pictures import SUFFIXES, NotAnImage, look
+from symloss.extras import MissingExtraError
 from symloss.fit.choice import Epochs, Judged, judged
 from symloss.fit.held_out import LearnerFailed, Trainer, network_predictions
 from symloss.fit.learners import Candidate
@@ -90,7 +91,7 @@ class Images:
         examples: what an encoder is given: paths, or uint8 images (N, C, height, width); None for other numbers.
         shape: of the pixels of one image, (C, height, width).
         given: (N, C, height, width), the pixels if they are not made from ``examples``.
-        same_size: whether image files are not resized.
+        same_size: whether image files are those of one size; new ones of others are resized to it.
     """
 
     examples: tuple[Path, ...] | NDArray[Any] | None
@@ -120,7 +121,7 @@ class Images:
             return np.divide(self.examples, np.float32(255), dtype=np.float32)
         assert self.examples is not None
         if self.same_size:
-            return stack_images(self.examples, self.shape).float().div_(255).numpy()
+            return stack_images(self.examples, self.shape, resize=True).float().div_(255).numpy()
         return _decoded(self.examples, self.shape[1])
 
     def small(self, rows: Rows) -> NDArray[np.float32]:
@@ -140,13 +141,19 @@ def _decoded(paths: Sequence[Path], side: int) -> NDArray[np.float32]:
 
 
 def image_files(values: Any) -> tuple[Path, ...] | None:
-    """Return a list of paths, or of texts that all end as image files do, as paths; None for everything else.
+    """Return a list, an array or a Series of paths, or of texts that all end as image files do, as paths; else None.
 
     >>> image_files(["cat.png", "dog.JPG"]), image_files(["a cat", "a dog"])
     ((PosixPath('cat.png'), PosixPath('dog.JPG')), None)
     """
-    is_list = isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype.kind in "OU")
-    if not is_list or not len(values) or not all(isinstance(each, str | PurePath) for each in values):
+    if not isinstance(values, list | tuple):  # as column_of_texts, which would take paths for sentences
+        if getattr(getattr(values, "dtype", None), "kind", "O") not in "OUT" or hasattr(values, "columns"):
+            return None
+        values = np.asarray(values, object)
+        if values.shape not in ((values.size,), (values.size, 1)):
+            return None
+        values = values.ravel().tolist()
+    if not len(values) or not all(isinstance(each, str | PurePath) for each in values):
         return None
     named = all(isinstance(each, str) and "\n" not in each and Path(each).suffix.lower() in SUFFIXES for each in values)
     return tuple(map(Path, values)) if named or any(isinstance(each, PurePath) for each in values) else None
@@ -206,6 +213,8 @@ def check_choice(encoder: object, reads: str) -> None:
         if reads not in ("images", "texts"):
             raise ValueError(f"a function as `encoder` must be given images or a list of texts; X holds {holds}")
         return
+    if encoder == "none" and reads == "texts":
+        raise ValueError("encoder 'none' leaves texts out, and X holds nothing else: use 'auto', 'minilm' or 'tfidf'")
     if encoder in ("auto", "none"):
         return
     wanted = kind(encoder)
@@ -226,7 +235,7 @@ class Representation:
     comparison: Comparison | None = None  # with what was not chosen, if they were compared
     shape: tuple[int, ...] = ()  # of the pixels, (C, height, width)
     of_files: bool = False  # whether pixels were read from files
-    same_size: bool = True  # whether files were not resized
+    same_size: bool = True  # whether files had one size, to which new ones are resized
 
     @property
     def name(self) -> str:
@@ -335,6 +344,11 @@ class Chooser:
         if not installed(LITE0):
             if images.shape[0] == 3 or min(images.shape[1:]) >= PHOTO_SIDE:
                 warnings.warn(HINT, stacklevel=6)
+            return self.pixels()
+        try:
+            lite0_packages()
+        except MissingExtraError as reason:
+            warnings.warn(f"{reason}. Until then pixels are learnt from", stacklevel=6)
             return self.pixels()
         encoded = Encoded(self, LITE0)
         comparison = self._compared(encoded, with_networks)

@@ -22,7 +22,7 @@ from sklearn.exceptions import InconsistentVersionWarning  # type: ignore[import
 from torch import nn
 
 from symloss import __version__, checks
-from symloss.data.dataset import DataSet
+from symloss.data.dataset import DataSet, ImageFiles
 from symloss.data.opening import open_inputs
 from symloss.data.source import DataDescription, DataSource, warn
 from symloss.encoders.images import Progress
@@ -123,13 +123,17 @@ def predict_with_fit(
     known, predictor, seen = open_predictor(folder, encoder)
     table = kept_encoder(RunFolder(folder), encoder) if known.columns else None
     source = DataSource(data, image=image, skip_bad=skip)
-    if seen.encoder is not None:  # which takes files of any size
-        known = replace(known, size=known.size or known.input_shape[-1])
-    inputs = open_inputs(source, known, table, root=root, on_bad=warn)
-    if seen.encoder is None:
+    like = known
+    if len(known.input_shape) == 3:  # image files may have any size
+        like = replace(known, size=known.size or known.input_shape[-1])
+    encoded = seen.encoder is not None
+    inputs = open_inputs(source, like, table, root=root, on_bad=warn, any_size=encoded)
+    if not encoded and isinstance(inputs.inputs, ImageFiles) and known.size is None:
+        features = Images(inputs.inputs.paths, known.input_shape).pixels()
+    elif not encoded:
         features = features_of(inputs, known.size)
     else:
-        images = images_of(inputs, known.size)
+        images = images_of(inputs, like.size)
         if not isinstance(images, Images):
             raise ValueError(f"data must be images, as in the fit; got {data!r}")
         with one_thread():
