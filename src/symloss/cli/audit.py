@@ -17,7 +17,7 @@ from symloss.cli.output import print_json, print_rows, say, visible
 from symloss.data.source import TABLES, DataSource, warn
 from symloss.data.tables import open_table, spreadsheet_row
 from symloss.encoders.names import HUB, check_named
-from symloss.fit.audit import export
+from symloss.fit.audit import decisions as decisions_of, export
 from symloss.fit.audit.export import AuditDocument, Suspect
 from symloss.fit.folder import OF_AUDITS, SOURCE, LabelSource, finished_fit, holds_fit, load_audit, load_source
 from symloss.training.settings import displayed_noise
@@ -86,7 +86,7 @@ def audit(
     if apply and found.document.notice and not force:
         raise ValueError(f"{run}: {found.document.notice} To apply its suggestions anyway, add --force.")
     corrected = _target(found.source, out or run, overwrite) if apply else None
-    labels = export.corrections(found.document.audit, decisions, above=above or 0.0) if apply else {}
+    labels = decisions_of.corrections(found.document.audit, decisions, above=above or 0.0) if apply else {}
     files = [] if fit else export.write_document(found.document, out or run)
     if corrected is not None:
         write_corrected(found.source, found.origin, labels, corrected)
@@ -96,7 +96,7 @@ def audit(
     else:
         _print(found, top)
         if apply:
-            mended, broken = export.expected_effect(found.document.audit, labels)
+            mended, broken = decisions_of.expected_effect(found.document.audit, labels)
             say(
                 f"{len(labels):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} "
                 f"and breaks about {broken:.0f}."

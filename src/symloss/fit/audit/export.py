@@ -1,4 +1,4 @@
-"""The files of an audit: a CSV, the probabilities, and a page to accept or reject suggestions; and the decisions."""
+"""The files of an audit: a CSV, the probabilities, and a page to accept or reject suggestions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ READER = 'symloss.fit.corrections(audit, "corrected.csv")'
 """What reads the CSV of decisions that the page writes."""
 ROW = 1440
 """The most characters of an example's cells."""
-ACCEPTED, REJECTED = "accepted", "rejected"
 
 
 @dataclass(frozen=True)
@@ -186,65 +185,3 @@ def csv_text(document: AuditDocument) -> str:
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     return text.getvalue()
-
-
-def corrections(audit: Audit, decisions: Path | str | None = None, *, above: float = 0.0) -> dict[int, str]:
-    """Return the new label of each example to change, by its position in the data set.
-
-    Args:
-        audit: of the labels.
-        decisions: the CSV that the page wrote, of which the accepted labels count; None for every suggestion.
-        above: without decisions, only suggestions with at least this probability.
-
-    >>> from symloss.fit import audit_labels
-    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], class_names=["ham", "spam"])
-    >>> corrections(audit)
-    {1: 'ham'}
-    """
-    if decisions is None:
-        checks.number("above", above, "[0, 1]")
-        flagged = (audit.flagged & (audit.suggested_probs >= above)).nonzero()[0].tolist()
-        return {int(audit.positions[place]): audit.class_names[audit.suggested[place]] for place in flagged}
-    names = {without_formula(name): name for name in audit.class_names}
-    known = set(audit.positions.tolist())
-    found = {}
-    for number, row in enumerate(_decisions(Path(decisions)), 2):
-        checks.choice(f"decision in line {number} of {decisions}", row.get("decision"), (ACCEPTED, REJECTED))
-        index, label = row.get("index") or "", row.get("corrected_label") or ""
-        if not index.isascii() or not index.isdigit() or int(index) not in known:
-            raise ValueError(
-                f"index in line {number} of {decisions} must be an example of the audit; got {checks.brief(index)}"
-            )
-        if label not in names:
-            raise ValueError(
-                f"corrected_label in line {number} of {decisions} must be a class; got {checks.brief(label)}"
-            )
-        if row["decision"] == ACCEPTED:
-            found[int(index)] = names[label]
-    return found
-
-
-def _decisions(path: Path) -> list[dict[str, str | None]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return list(csv.DictReader(file, restkey="more"))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"decisions must be a CSV that the page wrote; got no file {str(path)!r}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"decisions must be a CSV that the page wrote; got {error} in {str(path)!r}") from None
-
-
-def expected_effect(audit: Audit, corrected: Mapping[int, str]) -> tuple[float, float]:
-    """Return how many labels corrections are expected to fix, and how many to break, by the model's own probabilities.
-
-    Args:
-        audit: of the labels.
-        corrected: the new label of each example to change, by its position in the data set.
-
-    >>> from symloss.fit import audit_labels
-    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], class_names=["ham", "spam"])
-    >>> expected_effect(audit, corrections(audit))
-    (0.8, 0.2)
-    """
-    places = [place for place, position in enumerate(audit.positions.tolist()) if position in corrected]
-    return float(audit.suggested_probs[places].sum()), float(audit.given_probs[places].sum())
