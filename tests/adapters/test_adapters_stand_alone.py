@@ -23,6 +23,7 @@ LIBRARY = {
     "hf_causal": {"transformers"},
     "keras": {"keras"},
     "lightning": {"lightning"},
+    "margin_callbacks": set(),
     "openmmlab": {"mmengine"},
     "sentence_transformers": {"sentence_transformers"},
     "trl": {"trl"},
