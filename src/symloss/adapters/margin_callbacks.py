@@ -18,15 +18,15 @@ class WithIndex(Dataset[Any]):
     """A data set whose examples say which one they are: (x, y) becomes (x, y, index).
 
     Args:
-        dataset: any data set with a length. Its examples are tuples, lists or dictionaries. A dictionary gets the key
-            "index".
+        dataset: any data set with a length. Its examples are tuples, lists or dictionaries.
+        key: under which a dictionary gets the index.
 
     >>> WithIndex([("a", 0), ("b", 1)])[1]
     ('b', 1, 1)
     """
 
-    def __init__(self, dataset: Any):
-        self.dataset = dataset
+    def __init__(self, dataset: Any, key: str = "index"):
+        self.dataset, self.key = dataset, key
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -34,7 +34,7 @@ class WithIndex(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         example = self.dataset[index]
         if isinstance(example, Mapping):
-            return {**example, "index": index}
+            return {**example, self.key: index}
         if isinstance(example, tuple | list):
             return (*example, index)
         raise TypeError(f"examples must be tuples, lists or dictionaries; got {checks.brief(example)}")
