@@ -21,6 +21,7 @@ LIBRARY = {
     "criterion_of": set(),
     "hf": {"transformers"},
     "hf_causal": {"transformers"},
+    "hf_tokens": {"pandas"},
     "keras": {"keras"},
     "lightning": {"lightning"},
     "margin_callbacks": set(),

@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from forked_processes import together
@@ -18,13 +19,14 @@ import transformers
 from datasets import Dataset
 from in_turn import in_turn
 from language_models import arguments, causal, classifier, rows_of, texts
-from refusals import all_refused
+from refusals import all_refused, refused
 from tokenizers import Tokenizer, models
 from torch import nn
 from transformers import EvalPrediction, Trainer
 
 from symloss.adapters import hf
 from symloss.adapters.hf_causal import CausalTrainer
+from symloss.adapters.hf_tokens import suspicious_spans, suspicious_words
 
 ROWS, LENGTH, CLASSES = 8, 6, 3
 STILL = {"learning_rate": 0.0, "max_steps": -1, "num_train_epochs": 2}
@@ -216,6 +218,79 @@ def test_texts_that_do_not_follow_the_rule_have_low_margins(tmp_path):
     trainer, margins = watched(tmp_path, model, rows_of(ids, ids), settings=settings, compute_loss_func=loss)
     trainer.train()
     assert set(margins.recorder.to_frame().row[:20]) == set(range(20))
+
+
+NAMES = ["O", "B-PER", "I-PER", "B-ORG", "I-ORG"]
+WORDS = [["Ann", "Smithson", "met", "Bob", "at", "Acme"]]
+IDS = [[None, 0, 1, 1, 2, 3, 4, 5, 5, None]]
+TAGS = [[-100, 1, 2, 2, 0, 1, 0, 3, -100, -100]]
+MARGINS = [[np.nan, 2.0, -3.0, 1.0, 4.0, 0.5, -0.5, 3.0, np.nan, np.nan]]
+
+
+def test_words_join_their_tokens_and_spans_their_words():
+    predicted = [[0, 1, 0, 4, 0, 1, 3, 3, 0, 0, 0]]  # of a batch that was padded
+    words = suspicious_words(MARGINS, TAGS, IDS, predicted=predicted, class_names=NAMES, words=WORDS)
+    assert words.iloc[0].to_dict() == {
+        "row": 0, "word": 1, "text": "Smithson", "given": "I-PER", "suggested": "O", "margin": -1.0
+    }  # fmt: skip
+    assert words.text.tolist() == ["Smithson", "at", "Bob", "Ann", "Acme", "met"]
+    assert words.suggested.tolist()[1] == "B-ORG"
+    spans = suspicious_spans(words)
+    assert spans.to_dict("list") == {
+        "row": [0, 0, 0], "start": [0, 3, 5], "end": [2, 4, 6], "text": ["Ann Smithson", "Bob", "Acme"],
+        "given": ["PER", "PER", "ORG"], "margin": [-1.0, 0.5, 3.0],
+    }  # fmt: skip
+    assert suspicious_words(MARGINS, TAGS, IDS).given.tolist() == [2, 0, 1, 1, 3, 0]
+    assert suspicious_words([[np.nan]], [[-100]], [[0]]).empty
+
+
+@in_turn(
+    "tags, spans",
+    [
+        ("B-A I-A B-A O I-A", [(0, 2), (2, 3), (4, 5)]),
+        ("I-A I-B I-B", [(0, 1), (1, 3)]),
+        ("S-A B-A I-A E-A", [(0, 1), (1, 4)]),
+        ("O O", []),
+    ],
+)
+def test_spans_of_the_usual_schemes(tags, spans):
+    rows = [{"row": 0, "word": k, "given": tag, "margin": k} for k, tag in enumerate(tags.split())]
+    found = suspicious_spans(pd.DataFrame(rows))
+    assert list(zip(found.start, found.end, strict=True)) == spans
+    another = [row | {"row": 1} for row in rows]  # the next example does not continue a span
+    assert len(suspicious_spans(pd.DataFrame(rows + another))) == 2 * len(spans)
+    gap = [row | {"word": 2 * row["word"]} for row in rows]  # nor do words with an unlabelled one between
+    assert len(suspicious_spans(pd.DataFrame(gap))) == sum(end - start for start, end in spans)
+
+
+def test_words_of_other_tokens_are_refused():
+    with refused(ValueError, "must have the same tokens; example 0 has 10, 9 and 10"):
+        suspicious_words(MARGINS, [TAGS[0][:-1]], IDS)
+
+
+def test_a_token_classifier_finds_the_wrong_words_and_spans(tmp_path):
+    """The tag of a word is that of its token. Of each tenth sentence two words that make a span have a wrong one."""
+    random = torch.Generator().manual_seed(0)
+    ids = torch.randint(3, 61, (120, 8), generator=random)
+    ids[:, 0], ids[:, 1] = 3, 4  # tagged B-PER and I-PER
+    true = torch.where(ids == 3, 1, torch.where(ids == 4, 2, 0))
+    noisy = true.clone()
+    noisy[::10, 0], noisy[::10, 1], noisy[1::10, 5] = 3, 4, 1
+    settings = {"learning_rate": 0.02, "optim": "adamw_torch", "num_train_epochs": 8, "per_device_train_batch_size": 20}
+    model, loss = classifier("BertForTokenClassification", labels=5), hf.loss("gce:q=0.7")
+    trainer, margins = watched(tmp_path, model, rows_of(ids, noisy), settings=settings, compute_loss_func=loss)
+    trainer.train()
+    predicted = trainer.predict(rows_of(ids, noisy)).predictions.argmax(-1)
+    word_ids = [list(range(8))] * 120
+    words = suspicious_words(margins.by_token(), noisy, word_ids, predicted=predicted, class_names=NAMES)
+    wrong = {tuple(place) for place in (noisy != true).nonzero().tolist()}
+    worst = words[: len(wrong)]
+    assert {*zip(worst.row, worst.word, strict=True)} == wrong
+    assert worst.suggested.tolist() == [NAMES[true[row, word]] for row, word in zip(worst.row, worst.word, strict=True)]
+    spans = suspicious_spans(words)[:24]
+    assert set(zip(spans.row, spans.start, strict=True)) == {(k, 0) for k in range(0, 120, 10)} | {
+        (k, 5) for k in range(1, 120, 10)
+    }
 
 
 def test_a_wrong_use_of_the_callback_gets_one_sentence(tmp_path):
