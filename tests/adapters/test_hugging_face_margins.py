@@ -55,7 +55,8 @@ def mean_margins(logits, labels, shift=False):
     found = []
     for scores, given in zip(logits.tolist(), labels.tolist(), strict=True):
         pairs = zip(scores[:-1], given[1:], strict=True) if shift else zip(scores, given, strict=True)
-        found.append(np.mean([by_hand(row, label) for row, label in pairs if label != -100]))
+        margins = [by_hand(row, label) for row, label in pairs if label != -100]
+        found.append(np.mean(margins) if margins else np.nan)
     return np.array(found)
 
 
@@ -76,6 +77,7 @@ def language():
 def masked():
     model, (ids, _) = classifier("BertForMaskedLM"), texts(ROWS, LENGTH)
     labels = torch.where(tags() >= 0, ids, -100)
+    labels[3] = -100  # a text without a label
     return model, rows_of(ids, labels), mean_margins(model(ids).logits, labels)
 
 
@@ -94,8 +96,10 @@ def test_margins_of_examples(place, loss, tmp_path):
     trainer.train()
     assert (margins.recorder.epochs, len(margins.recorder)) == (2, ROWS)
     np.testing.assert_allclose(margins.recorder.margin, expected, rtol=1e-4, atol=1e-5)
-    assert np.std(expected) > 1e-3
-    assert margins.recorder.to_frame().row.tolist() == np.argsort(expected, kind="stable").tolist()
+    assert margins.recorder.seen.tolist() == np.isfinite(expected).tolist()
+    assert np.nanstd(expected) > 1e-3
+    ranked = np.argsort(expected, kind="stable")[: margins.recorder.seen.sum()]
+    assert margins.recorder.to_frame().row.tolist() == ranked.tolist()
 
 
 def test_margins_of_images_whose_data_set_has_other_columns(tmp_path):
@@ -263,6 +267,11 @@ def test_spans_of_the_usual_schemes(tags, spans):
     assert len(suspicious_spans(pd.DataFrame(gap))) == sum(end - start for start, end in spans)
 
 
+def test_a_span_ends_with_its_example():
+    rows = [{"row": row, "word": row, "given": "I-A", "margin": 0.0} for row in range(2)]
+    assert suspicious_spans(pd.DataFrame(rows)).start.tolist() == [0, 1]
+
+
 def test_words_of_other_tokens_are_refused():
     with refused(ValueError, "must have the same tokens; example 0 has 10, 9 and 10"):
         suspicious_words(MARGINS, [TAGS[0][:-1]], IDS)
@@ -363,11 +372,12 @@ def work(rank, answers, folder, port):
     }  # fmt: skip
     torch.set_num_threads(1)
     model, rows, _ = single()
-    settings = {"save_strategy": "steps", "save_steps": 1}
+    settings = {"save_strategy": "steps", "save_steps": 3}
     trainer, margins = watched(folder, model, rows[:7], settings=settings)
     trainer.train()
     trainer.train(resume_from_checkpoint=str(Path(folder) / "checkpoint-3"))
-    answers.put((rank, (margins.recorder.margin, margins.recorder.epochs)))
+    visits = margins.recorder.state_dict()["sums"][2]
+    answers.put((rank, (margins.recorder.margin, margins.recorder.epochs, float(visits.sum()))))
 
 
 @pytest.mark.slow
@@ -377,9 +387,9 @@ def test_two_processes_record_what_one_records(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     _, _, expected = single()
-    for margin, epochs in together(work, (str(tmp_path), port)).values():
+    for margin, epochs, visits in together(work, (str(tmp_path), port)).values():
         np.testing.assert_allclose(margin, expected[:7], rtol=1e-4, atol=1e-5)
-        assert epochs == 2
+        assert (epochs, visits) == (2, 16)
 
 
 # The accuracy on noisy labels.
@@ -401,7 +411,8 @@ def test_the_noisy_accuracy_is_the_share_of_labels_that_are_predicted():
     expected = sum(one == other for one, other in pairs) / len(pairs)
     assert 0 < expected < 1
     classes = hf.predicted_classes((torch.from_numpy(logits), torch.ones(3))).numpy()
-    for predictions in (logits, (logits, np.ones(3)), classes):
+    padded = np.where(labels == -100, -100, classes)  # as between processes
+    for predictions in (logits, (logits, np.ones(3)), classes, padded):
         assert accuracy(predictions, labels) == pytest.approx(expected)
     shorter = labels.copy()
     shorter[3, 4] = -100
