@@ -85,21 +85,14 @@ def suspicious_spans(words: Any) -> Any:
     0    0      0    2   PER    -2.0
     1    0      3    4   PER     0.5
     """
-    has_text = "text" in words
-    found: list[dict[str, Any]] = []
-    for word in words.sort_values(["row", "word"]).to_dict("records"):
-        tag, _, kind = str(word["given"]).partition("-")
-        if not kind:  # outside of all spans
-            continue
-        last = found[-1] if found else {}
-        follows = (last.get("row"), last.get("end"), last.get("given")) == (word["row"], word["word"], kind)
-        if follows and tag not in STARTS:
-            last["end"] += 1
-            last["margin"] = min(last["margin"], word["margin"])
-            last |= {"text": f"{last['text']} {word['text']}"} if has_text else {}
-        else:
-            text = {"text": word["text"]} if has_text else {}
-            place = {"row": word["row"], "start": word["word"], "end": word["word"] + 1}
-            found.append(place | text | {"given": kind, "margin": word["margin"]})
-    names = ["row", "start", "end", *(["text"] if has_text else []), "given", "margin"]
-    return pd.DataFrame(found, columns=names).sort_values("margin", kind="stable", ignore_index=True)
+    frame = words.sort_values(["row", "word"])
+    tags = frame["given"].astype(str).str
+    frame = frame.assign(tag=tags.replace(r"-.*", "", regex=True), given=tags.replace(r"^[^-]*-?", "", regex=True))
+    frame = frame[frame["given"] != ""]  # outside of all spans
+    before = frame.shift()
+    follows = (frame["row"] == before["row"]) & (frame["word"] == before["word"] + 1)
+    follows &= (frame["given"] == before["given"]) & ~frame["tag"].isin(STARTS)
+    kept = {"row": ("row", "first"), "start": ("word", "first"), "end": ("word", lambda word: word.iloc[-1] + 1)}
+    kept |= {"text": ("text", " ".join)} if "text" in frame else {}
+    spans = frame.groupby((~follows).cumsum()).agg(**kept, given=("given", "first"), margin=("margin", "min"))
+    return spans.sort_values("margin", kind="stable", ignore_index=True)

@@ -45,14 +45,6 @@ class BestEpoch:
     The accuracy on noisy labels that were held out ranks epochs as the accuracy on clean labels does. Their loss does
     not. Accuracies are smoothed over up to five epochs. The weights of up to three epochs stay in memory, on the CPU.
 
-    Example::
-
-        best = symloss.BestEpoch()
-        for epoch in range(30):
-            ...  # train for an epoch, then predict the held-out examples
-            best.add((predicted == noisy_labels).float().mean(), model)
-        best.load_into(model)
-
     Attributes:
         accuracies: the accuracy of each epoch, by its number from 1.
 
