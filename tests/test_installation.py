@@ -116,6 +116,11 @@ assert symloss.certify("mae", 3).to_dict()
 symloss.of_logp("gce:q=0.5")(scores.log_softmax(1)[:, 0])
 symloss.noise.corrupt(labels, "sym:0.5", seed=0, num_classes=4)
 from symloss.theory import binary, bounds, priors, regression
+recorder, best, model = symloss.MarginRecorder(5), symloss.BestEpoch(), torch.nn.Linear(1, 1)
+recorder.add(torch.arange(5), scores, labels)
+assert recorder.margin.shape == (5,)
+best.add(0.5, model)
+best.load_into(model)
 """
 MISSING = """
 for ask in (lambda: symloss.RobustClassifier, lambda: symloss.closed_form.UnhingedClassifier,

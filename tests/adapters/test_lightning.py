@@ -62,7 +62,7 @@ class Writing(MarginCallback):
 
     def on_fit_end(self, trainer, module):
         visits = sum(map(len, module.seen))
-        torch.save((self.means().positions.tolist(), kept(self), visits), f"{self.path}{trainer.global_rank}")
+        torch.save((seen(self), kept(self), visits), f"{self.path}{trainer.global_rank}")
 
 
 class Stopping(lightning.Callback):
@@ -93,21 +93,25 @@ def trainer(*callbacks, library=lightning, **options):
 
 
 def kept(callback):
-    return torch.from_numpy(callback.means().margin)
+    margin = callback.recorder.margin
+    return torch.from_numpy(margin[callback.recorder.seen])
+
+
+def seen(callback):
+    return callback.recorder.seen.nonzero()[0].tolist()
 
 
 @pytest.mark.filterwarnings("ignore:.*training_step. returned .None.")
 def test_margins_are_the_means_over_epochs():
     net, margins = Net(), MarginCallback(SIZE)
     trainer(margins, accumulate_grad_batches=2).fit(net, loader(shuffle=True))
-    found = margins.means()
-    assert (found.positions.tolist(), found.epochs) == (list(range(SIZE)), 2)
+    assert (seen(margins), margins.recorder.epochs) == (list(range(SIZE)), 2)
     assert all(len(each) == 2 for each in net.seen)
     assert_close(kept(margins), net.means(), 1e-6)
     assert kept(margins).std() > 0.1
     net, margins = Net(skipped=1), MarginCallback(SIZE)
     trainer(margins).fit(net, loader())
-    assert margins.means().positions.tolist() == [*range(16), *range(32, SIZE)]  # a skipped batch has no margins
+    assert seen(margins) == [*range(16), *range(32, SIZE)]  # a skipped batch has no margins
     assert_close(kept(margins), net.means(), 1e-6)
 
 
@@ -116,7 +120,7 @@ def test_a_checkpoint_in_the_middle_of_an_epoch_goes_on(tmp_path):
     """The batches before the checkpoint and those after it make the mean: here 3 of one epoch, and two more epochs."""
     path, margins, net = tmp_path / "half.ckpt", MarginCallback(SIZE), Net()
     trainer(margins, Stopping(path, 3)).fit(net, loader())
-    assert margins.means().positions.tolist() == list(range(48))
+    assert seen(margins) == list(range(48))
     half = MarginCallback(SIZE)
     half.on_load_checkpoint(None, None, torch.load(path, weights_only=True))
     assert_close(kept(half), net.means(), 1e-6)
@@ -131,7 +135,7 @@ def test_a_checkpoint_in_the_middle_of_an_epoch_goes_on(tmp_path):
     runs.fit(second, loader(), ckpt_path=path)
     runs.save_checkpoint(path)
     half.on_load_checkpoint(None, None, torch.load(path, weights_only=True))
-    assert half.means().epochs == 3
+    assert half.recorder.epochs == 3
 
 
 def batch(**changed):
@@ -150,18 +154,18 @@ def test_what_is_refused():
     load = margins.on_load_checkpoint
     all_refused(
         (ValueError, "examples must be 8 as in the checkpoint ... got 7", lambda: load(None, None, checkpoint)),
-        (ValueError, "margins must be of at least one ... none so far", lambda: margins.audit([0], np.ones((7, 2)))),
+        (ValueError, "No margins to audit. Train with", lambda: margins.audit([0], np.ones((7, 2)))),
         (ValueError, "examples must be a whole number in [1, inf) ... 0", lambda: MarginCallback(0)),
         (TypeError, "examples must be tuples, lists or dictionaries ... 'ab'", lambda: WithIndex(["ab"])[0]),
         # What training_step must return.
         (ValueError, "must return a dictionary with loss, index, scores, labels", step(torch.tensor(1.0))),
         (ValueError, "got the keys ['loss', 'scores']", step({"loss": 1, "scores": 2})),
-        (IndexError, "index must be 0 to 2 for 3 examples ... [0, 3]", step(batch(index=far))),
-        (IndexError, "index must be 0 to 2 for 3 examples ... [-1, 0]", step(batch(index=below))),
+        (IndexError, "index must be 0 to 2 for 3 examples; got 0 to 3", step(batch(index=far))),
+        (IndexError, "index must be 0 to 2 for 3 examples; got -1 to 0", step(batch(index=below))),
         (ValueError, "index and labels (M,) ... index (1,) of torch.int64", step(batch(index=alone))),
         (ValueError, "index and labels (M,) ... labels (2, 2) of torch.float32", step(batch(labels=torch.eye(2)))),
         (ValueError, "(M,) whole numbers ... labels (2,) of torch.float32", step(batch(labels=torch.ones(2)))),
-        (ValueError, "scores must be (M, C) ... scores (2,)", step(batch(scores=torch.eye(2)[0]))),
+        (ValueError, "logits must be (M, C) ... logits (2,)", step(batch(scores=torch.eye(2)[0]))),
     )
     assert WithIndex([["a", 1], ["b", 0]])[1] == ("b", 0, 1)
     assert WithIndex([{"x": 5}])[0] == {"x": 5, "index": 0}
@@ -211,5 +215,5 @@ def test_the_audit_has_the_examples_that_were_seen():
         margins.audit([0, 1, 0], chances[:2])
     short = MarginCallback(3)  # whose margins, all 1, are no probabilities
     short.on_train_batch_end(None, None, batch(labels=torch.tensor([0, 1])), None, 0)
-    assert short.means().margin.tolist() == [1.0, 1.0]
+    assert kept(short).tolist() == [1.0, 1.0]
     assert short.audit([0, 1, 1], np.full((3, 2), 0.5)).n_wrong == 0

@@ -96,6 +96,20 @@ def test_experts_keep_the_loss_of_their_routers(tmp_path):
     assert float((moved(share=0.0, loss="ce") - theirs).abs().max()) > 1e-4
 
 
+@pytest.mark.parametrize(("cls", "loss"), [(SFTTrainer, {"loss": "mae"}), (trl.SFTTrainer, {})], ids=["ours", "trl's"])
+def test_margins_of_texts_are_log_odds_of_their_tokens(cls, loss, tmp_path):
+    options = {"max_steps": -1, "num_train_epochs": 1, "learning_rate": 0.0, "per_device_train_batch_size": 2}
+    used = trainer(tmp_path, cls, options=options, **loss)
+    margins = hf.MarginCallback(used)
+    used.train()
+    for number, row in enumerate(data()):
+        ids = torch.tensor(row["input_ids"])
+        p = causal()(ids[None]).logits[0, :-1].detach().softmax(-1).gather(1, ids[1:, None])
+        assert margins.recorder.margin[number] == pytest.approx(float((p / (1 - p)).log().mean()), abs=1e-4)
+    with pytest.raises(ValueError, match="packing must be False"):
+        hf.MarginCallback(trainer(tmp_path, cls, options={"packing": True, "max_length": 8}, **loss))
+
+
 # The anchor.
 
 

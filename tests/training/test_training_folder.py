@@ -8,14 +8,13 @@ import os
 import pickle
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from hostile_pickle import Bomb
 from in_turn import in_turn
 from lightning_fabric import Fabric
 from refusals import refused
-from training_helpers import cut_off, exit_code, metrics, own_table, run, small, start
+from training_helpers import CURVES, cut_off, exit_code, metrics, own_table, reference, run, small, start
 
 from symloss.experiments import resolve
 from symloss.training import Settings
@@ -241,26 +240,6 @@ def test_metrics_are_cut_back_to_the_checkpoint(folder):
     assert folder.metrics() == rows
     folder.cut_metrics(0)
     assert folder.metrics() == []
-
-
-CURVES = {
-    "a lucky epoch": (0.3, 0.9, 0.3, 0.4, 0.6, 0.7, 0.6, 0.5, 0.2),
-    "rising": (0.1, 0.2, 0.3, 0.4, 0.5),
-    "falling": (0.5, 0.4, 0.3, 0.2, 0.1),
-    "level": (0.5, 0.5, 0.5, 0.5),
-    "a hill": (0.1, 0.3, 0.6, 0.3, 0.1),
-    "one epoch": (0.3,),
-    "two epochs": (0.3, 0.4),
-    "jumping": tuple(np.random.default_rng(0).uniform(0.2, 0.8, 25).round(3).tolist()),
-}
-
-
-def reference(accuracies):
-    """The first epoch with the largest mean over itself and as many neighbours on both sides, two at most."""
-    reaches = [min(2, place, len(accuracies) - 1 - place) for place in range(len(accuracies))]
-    means = [np.mean(accuracies[place - reach : place + reach + 1]) for place, reach in enumerate(reaches)]
-    best = int(np.argmax(np.round(means, 12)))
-    return best + 1, means[best]
 
 
 class Scripted:

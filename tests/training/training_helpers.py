@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from forked_processes import forked_processes
@@ -243,3 +244,25 @@ def killed_at(moment: str, nth: int, settings: Settings, folder: Path) -> None:
     """Train in this process until it kills itself: at the nth replacement of a file of that name."""
     cut_off(pytest.MonkeyPatch(), nth, "replace", target=moment)
     run(settings, folder)
+
+
+# Validation accuracies of epochs, and which epoch is the best.
+
+CURVES = {
+    "a lucky epoch": (0.3, 0.9, 0.3, 0.4, 0.6, 0.7, 0.6, 0.5, 0.2),
+    "rising": (0.1, 0.2, 0.3, 0.4, 0.5),
+    "falling": (0.5, 0.4, 0.3, 0.2, 0.1),
+    "level": (0.5, 0.5, 0.5, 0.5),
+    "a hill": (0.1, 0.3, 0.6, 0.3, 0.1),
+    "one epoch": (0.3,),
+    "two epochs": (0.3, 0.4),
+    "jumping": tuple(np.random.default_rng(0).uniform(0.2, 0.8, 25).round(3).tolist()),
+}
+
+
+def reference(accuracies: tuple[float, ...]) -> tuple[int, float]:
+    """The first epoch with the largest mean over itself and as many neighbours on both sides, two at most."""
+    reaches = [min(2, place, len(accuracies) - 1 - place) for place in range(len(accuracies))]
+    means = [np.mean(accuracies[place - reach : place + reach + 1]) for place, reach in enumerate(reaches)]
+    best = int(np.argmax(np.round(means, 12)))
+    return best + 1, float(means[best])

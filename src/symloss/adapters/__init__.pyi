@@ -3,6 +3,7 @@ from symloss.adapters import (
     cleanlab as cleanlab,
     hf as hf,
     hf_causal as hf_causal,
+    hf_tokens as hf_tokens,
     keras as keras,
     lightning as lightning,
     openmmlab as openmmlab,

@@ -18,7 +18,7 @@ from symloss.fit.learners import CLASSICAL, Candidate
 from symloss.fit.networks import LEARNING_RATE, NetworkModel, Networks, NetworkSchedule
 from symloss.fit.stacks import STEP, LinearLayers, NetworkMember, Perceptrons, Stack
 from symloss.fit.training_data import Floats, Probabilities, Rows, Split, TrainingData
-from symloss.training.margins import MarginSums
+from symloss.training.margins import MarginRecorder
 from symloss.training.progress import ProgressLines
 
 Modules = dict[int, list[torch.nn.Module]]
@@ -150,7 +150,7 @@ class Trainer:
         """Return the network of a candidate, trained on all rows, with their margins if they are wanted."""
         rows = np.arange(len(self.data))
         networks = self.networks([candidate], [Split(rows, rows[:0])])
-        networks.margins = MarginSums(len(rows)) if margins else None
+        networks.margins = MarginRecorder(len(rows)) if margins else None
         for _ in range(epochs):
             networks.train_epoch()
         return networks

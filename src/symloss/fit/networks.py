@@ -24,7 +24,7 @@ from symloss import checks
 from symloss.fit.early_learning import EarlyLearning, is_early_learning
 from symloss.fit.stacks import FORGET, NetworkMember, Perceptrons, Stack
 from symloss.losses.spec import create_loss
-from symloss.training.margins import MarginSums, margins
+from symloss.training.margins import MarginRecorder, margins
 from symloss.training.models import create_model, has_pretrained_weights, require_scores_of_two, seeded
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
@@ -233,7 +233,7 @@ class Networks:
         self.model = model if isinstance(model, NetworkModel) else None
         self.criteria = {m.loss: _criterion(m.loss) for m in members}
         self.epoch = 0
-        self.margins: MarginSums | None = None
+        self.margins: MarginRecorder | None = None
         self.groups: list[_Group] = (
             [_Single(member, model.build(1000 * seed + member.fold).to(device), schedule.rate) for member in members]
             if isinstance(model, NetworkModel)
@@ -265,7 +265,7 @@ class Networks:
         if self.margins is not None:
             found = torch.cat([torch.cat(steps, 2) for _, steps in trained], 1)
             for member, own in zip(self.members, found.unbind(1), strict=True):
-                self.margins.add(self._order(member, count), own.cpu())
+                self.margins.add_margins(self._order(member, count), own.cpu())
         self.epoch += 1
 
     def _multiply_adds(self, rows: int) -> int:

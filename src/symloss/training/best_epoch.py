@@ -1,24 +1,19 @@
-"""The epoch with the best validation accuracy and its weights, found while a run trains.
+"""The epoch of a training loop with the best held-out accuracy, smoothed over up to five epochs.
 
-On published data the accuracy of an epoch counts as it is. On the user's own data it is smoothed over up to five
-epochs, because a few hundred noisy labels make single epochs jump. So an epoch is judged up to two epochs later.
-Until then its weights wait in a file, where an interrupted run finds them.
+A few hundred noisy labels make the accuracies of single epochs jump. So an epoch is judged with its neighbours.
 """
 
 from __future__ import annotations
 
-import os
+import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from symloss.training.checkpoint import load_state, save_state
-from symloss.training.results import EpochRow
-from symloss.training.run_folder import BEST, RunFolder
-from symloss.training.settings import Settings
+import torch
+from torch import Tensor, nn
 
-WAITING = "waiting-{}.pt"
-"""The weights of an epoch that is not judged yet."""
+from symloss import checks
+
 REACH = 2
 """The most neighbours on each side of an epoch: five epochs in all."""
 
@@ -44,82 +39,68 @@ def smoothed(accuracies: Mapping[int, float], epoch: int, reach: int) -> float:
     return sum(accuracies[each] for each in window) / len(window)
 
 
-@dataclass
 class BestEpoch:
-    """The best epoch so far. Where nothing is held out, it is the last one."""
+    """Early stopping by noisy labels: keep the weights of the epoch with the best held-out accuracy.
 
-    epochs: int  # the number of epochs of the run
-    reach: int = 0  # the most neighbours on each side that an accuracy is smoothed over
-    row: EpochRow | None = None  # the metrics of the best epoch; None before the first one is judged
-    accuracy: float | None = None  # its smoothed validation accuracy
-    # the epochs that are not judged yet, and those that they are smoothed over
-    recent: list[EpochRow] = field(default_factory=list)
+    The accuracy on noisy labels that were held out ranks epochs as the accuracy on clean labels does. Their loss does
+    not. Accuracies are smoothed over up to five epochs. The weights of up to three epochs stay in memory, on the CPU.
 
-    @classmethod
-    def start(cls, settings: Settings, state: dict[str, Any] | None = None) -> BestEpoch:
-        """Start at the beginning of a run, or where its checkpoint was written."""
-        best = cls(settings.epochs, 0 if settings.data_is_published else REACH)
-        if state is not None and state["epoch"]:
-            best.row = None if state["best"] is None else EpochRow.from_json(state["best"])
-            best.accuracy = None if best.row is None else best.row.validation_accuracy
-            if best.reach:
-                best.accuracy = state["smoothing"]["accuracy"]
-                best.recent = [EpochRow.from_json(each) for each in state["smoothing"]["recent"]]
-        return best
+    Attributes:
+        accuracies: the accuracy of each epoch, by its number from 1.
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
-        best = {"best": None if self.row is None else self.row.to_json()}
-        recent = [row.to_json() for row in self.recent]
-        return best | ({"smoothing": {"accuracy": self.accuracy, "recent": recent}} if self.reach else {})
+    >>> model, best = nn.Linear(1, 1), BestEpoch()
+    >>> for epoch, accuracy in enumerate([0.3, 0.5, 0.9, 0.2, 0.1], start=1):
+    ...     _ = nn.init.constant_(model.weight, epoch)
+    ...     best.add(accuracy, model)
+    >>> best.epoch, round(best.accuracy, 3)  # alone, epoch 3 has 0.9
+    (2, 0.567)
+    >>> best.load_into(model).weight.item()
+    2.0
+    """
 
-    def add(self, row: EpochRow) -> bool:
-        """Add the metrics of an epoch, judge the epochs that can be judged now, and return whether one is better."""
-        if row.validation_accuracy is None:
-            self.row = row
-            return True
-        self.recent.append(row)
-        accuracies = {each.epoch: each.validation_accuracy or 0.0 for each in self.recent}
-        better = False
-        for each in self.recent:
-            reach = reach_of(each.epoch, self.epochs, self.reach)
-            if each.epoch + reach != row.epoch:
-                continue
-            accuracy = smoothed(accuracies, each.epoch, reach)
-            if self.accuracy is None or accuracy > self.accuracy:
-                self.row, self.accuracy, better = each, accuracy, True
-        first = row.epoch + 1 - 2 * self.reach
-        self.recent = [each for each in self.recent if each.epoch >= first]
-        return better
+    def __init__(self) -> None:
+        self.accuracies: dict[int, float] = {}
+        self._weights: dict[int, dict[str, Any]] = {}
 
-    def waiting(self, epoch: int) -> list[int]:
-        """Return the epochs that are not judged yet when this one is over."""
-        return [each for each in range(1, epoch + 1) if each + reach_of(each, self.epochs, self.reach) > epoch]
+    def add(self, accuracy: float | Tensor, model: nn.Module) -> None:
+        """Add an epoch: its accuracy on held-out labels, from 0 to 1, and the model as it is now."""
+        value = float(accuracy) if isinstance(accuracy, Tensor) and accuracy.numel() == 1 else accuracy
+        self.accuracies[len(self.accuracies) + 1] = checks.number("accuracy", value, "[0, 1]")
+        last = len(self.accuracies)
+        self._weights[last] = {name: _copied(value) for name, value in model.state_dict().items()}
+        # An epoch is settled when all its neighbours are there. Of those that are settled only the best may win.
+        settled = [epoch for epoch in self._weights if epoch + min(REACH, epoch - 1) <= last]
+        for epoch in set(settled) - {max(settled, key=self._smoothed)}:
+            del self._weights[epoch]
 
-    def keep_weights(self, folder: RunFolder, epoch: int, model: dict[str, Any], better: bool) -> None:
-        """Keep the weights of this epoch while they may be the best, and those of a better epoch for good."""
-        if epoch in self.waiting(epoch):
-            save_state(folder, WAITING.format(epoch), {"epoch": epoch, "model": model})
-        if not better or self.row is None:
-            return
-        waiting = folder.path / WAITING.format(self.row.epoch)
-        if self.row.epoch == epoch:
-            save_state(folder, BEST, {"epoch": epoch, "model": model})
-        elif waiting.exists():
-            folder.require_lock()
-            os.replace(waiting, folder.path / BEST)
-        elif load_state(folder.path / BEST)["epoch"] != self.row.epoch:  # else it was put there before a kill
-            raise ValueError(
-                f"{waiting} must hold the weights of epoch {self.row.epoch}, the best one, but it was removed. "
-                f"Remove {folder.path} to train again."
-            )
+    @property
+    def epoch(self) -> int:
+        """The best epoch so far, from 1; the first of equals."""
+        if not self._weights:
+            raise ValueError("No epoch to choose from. Call add(accuracy, model) after each epoch.")
+        return max(sorted(self._weights), key=self._smoothed)
 
-    def forget_weights(self, folder: RunFolder, epoch: int) -> None:
-        """Remove weights that are no longer needed, once the checkpoint of this epoch is written.
+    @property
+    def accuracy(self) -> float:
+        """The smoothed accuracy of the best epoch."""
+        return self._smoothed(self.epoch)
 
-        Those of the previous checkpoint stay: the run goes back to it if this one turns out to be damaged.
-        """
-        wanted = {WAITING.format(each) for at in (epoch - 1, epoch) if epoch < self.epochs for each in self.waiting(at)}
-        for path in folder.path.glob(WAITING.format("*")):
-            if path.name not in wanted:
-                path.unlink()
+    def load_into(self, model: nn.Module) -> nn.Module:
+        """Load the weights of the best epoch into a model, and return the model."""
+        model.load_state_dict(self._weights[self.epoch])
+        return model
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs to resume: all accuracies, and the weights that may be the best."""
+        return {"accuracies": dict(self.accuracies), "weights": dict(self._weights)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from what ``state_dict`` returned."""
+        self.accuracies, self._weights = dict(state["accuracies"]), dict(state["weights"])
+
+    def _smoothed(self, epoch: int) -> float:
+        return smoothed(self.accuracies, epoch, reach_of(epoch, len(self.accuracies)))
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else copy.deepcopy(value)

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples
 from symloss.losses.layers import l1_penalty
-from symloss.training.best_epoch import BestEpoch
+from symloss.training.best_of_run import BestOfRun
 from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_checkpoint
-from symloss.training.margins import MarginSums, margins
+from symloss.training.margins import MarginRecorder
 from symloss.training.models import model_errors
 from symloss.training.results import EpochRow
 from symloss.training.run_folder import RunFolder
@@ -68,7 +68,7 @@ class Trainer:
         # On the device, beside the inputs: what each example is labelled, and what it is.
         self.labels = task.train.labels.to(fabric.device)
         self.clean = None if task.clean is None else task.clean.to(fabric.device)
-        self.margins = MarginSums(len(task.train), fabric.device)
+        self.margins = MarginRecorder(len(task.train), fabric.device, task.train.positions)
         if settings.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         module: nn.Module = torch.compile(self.model) if settings.compile else self.model  # type: ignore[assignment]
@@ -118,8 +118,7 @@ class Trainer:
             self._refuse_nan(pending, epoch, len(self.train_batches))
         if not all(bool(part.isfinite().all()) for part in self.model.parameters()):
             raise self._diverged("the weights became infinite or nan", f"the end of epoch {epoch + 1}")
-        self.margins.join(self._summed)
-        self.margins.epochs += 1
+        self.margins.end_epoch(self._summed)
         count, hits, clean, wrong, memorised, total = self._summed(sums).tolist()
         return EpochRow(
             epoch=epoch + 1,
@@ -148,7 +147,7 @@ class Trainer:
         """Add the margins of some batches, positions and scores, to those of the run; return their counts."""
         index, scores = (torch.cat(parts) for parts in zip(*batches, strict=True))
         labels = self.labels[index]
-        self.margins.add(index, margins(scores, labels))
+        self.margins.add(index, scores, labels)
         return counts(scores, labels, None if self.clean is None else self.clean[index])
 
     def _step(self, inputs: Tensor, labels: Tensor, total: int, when: str) -> tuple[Tensor, Tensor]:
@@ -202,7 +201,7 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps: the weights of the model, the state of the optimizer, the sums of margins."""
         model, optimizer = self.model.state_dict(), self.optimizer.state_dict()
-        return {"model": model, "optimizer": optimizer, "margins": self.margins.state()}
+        return {"model": model, "optimizer": optimizer, "margins": self.margins.state_dict()}
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over what ``state`` returned from a checkpoint; raise if it does not fit."""
@@ -212,10 +211,10 @@ class Trainer:
             for name, value in kept.items():
                 if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
                     raise ValueError(f"{name} of shape {tuple(value.shape)} for one of {tuple(parameter.shape)}")
-        self.margins.load(state["margins"])
+        self.margins.load_state_dict(state["margins"])
 
 
-def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None] | None = None) -> BestEpoch:
+def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None] | None = None) -> BestOfRun:
     """Train from the last checkpoint, or from the start, to the end; return the best epoch."""
     settings, task, fabric = trainer.settings, trainer.task, trainer.fabric
     state = load_checkpoint(folder, needs=TO_GO_ON) or {"epoch": 0, "seconds": 0.0}
@@ -225,7 +224,7 @@ def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None
     if fabric.is_global_zero:
         folder.cut_metrics(state["epoch"], EpochRow.from_json(state["last"]) if state["epoch"] else None)
         _warn_of_other_threads(state.get("threads"), fabric)
-    best, seconds = BestEpoch.start(settings, state), state["seconds"]
+    best, seconds = BestOfRun.start(settings, state), state["seconds"]
     for epoch in range(state["epoch"], settings.epochs):
         started = time.perf_counter()
         row = trainer.train_epoch(epoch)

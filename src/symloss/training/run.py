@@ -20,7 +20,7 @@ from symloss.data.dataset import DataSet
 from symloss.environment import versions
 from symloss.noise.manifest import MANIFEST_FILE
 from symloss.own_code import note_of
-from symloss.training.best_epoch import BestEpoch
+from symloss.training.best_of_run import BestOfRun
 from symloss.training.loop import Diverged, OnStep, Trainer, fit
 from symloss.training.prediction import encoder_used, keep_calibration
 from symloss.training.results import EpochRow, Result
@@ -176,7 +176,7 @@ class _Work:
         result = _result(self.settings, task, folder.metrics()[-1], best)
         if fabric.is_global_zero:
             folder.require_lock()
-            trainer.margins.means(task.train.positions).save(folder.path)
+            trainer.margins.save(folder.path)
             folder.write(RESULT, result.to_json())
         return result
 
@@ -216,7 +216,7 @@ def _refuse_other_labels(folder: RunFolder, task: Task) -> None:
         )
 
 
-def _result(settings: Settings, task: Task, last: EpochRow, best: BestEpoch) -> Result:
+def _result(settings: Settings, task: Task, last: EpochRow, best: BestOfRun) -> Result:
     assert best.row is not None
     wrong = None if task.clean is None else float((task.train.labels != task.clean).float().mean())
     labels = "none" if settings.validation == 0 else "clean" if settings.clean_validation else "noisy"
