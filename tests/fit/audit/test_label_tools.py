@@ -122,6 +122,14 @@ def test_annotators_have_their_address_where_the_export_has_it(tmp_path):
     assert {each.annotator for each in read_decisions(path, audited())} == {"1", "export"}
 
 
+def test_what_was_chosen_before_a_task_was_skipped_does_not_count(tmp_path):
+    path, task = tmp_path / "export.json", read(HERE / "label-studio.json")[1]
+    for skipped, decision in ((False, "rejected"), (True, "unsure")):
+        task["annotations"][0]["was_cancelled"] = skipped
+        path.write_text(json.dumps([task]))
+        assert [each.decision for each in read_decisions(path, audited())] == [decision]
+
+
 def test_accepting_every_suggestion_there_is_the_same_as_here(tmp_path):
     audit, path = audited(), tmp_path / "annotated.json"
     tasks = read(exported(tmp_path)[0])
@@ -262,7 +270,7 @@ def test_hostile_class_names_and_no_suspects(tmp_path, tool):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, warm_python):
-    """A fit to a table and a run on image files, with some wrong labels."""
+    """A run on a table, which holds out some rows, and a fit to image files, with some wrong labels each."""
     folder, random = tmp_path_factory.mktemp("made"), np.random.default_rng(0)
     true, wrong = np.arange(80) % 2, np.arange(80) % 9 == 4
     names = np.array(["=cat", "dog"])[np.where(wrong, 1 - true, true)]
@@ -273,8 +281,8 @@ def made(tmp_path_factory, warm_python):
         image = np.full((8, 8, 3), 60 + 120 * bright, np.uint8) + random.integers(0, 40, (8, 8, 3), dtype=np.uint8)
         save_image(folder / "photos" / name / f"{number}.png", image)
     commands = (
-        "fit --data table.csv --label kind --budget 1 --out of-table",
-        "train --data photos --loss gce --epochs 12 --model mlp:hidden=16 --lr 0.1 --batch 16 --out of-photos",
+        "train --data table.csv --label kind -l gce --epochs 12 --model mlp:hidden=16 --lr 0.1 --batch 16 -o of-table",
+        "fit --data photos --budget 1 --out of-photos",
     )
     for command in commands:
         done = warm_python.run(["-m", "symloss", *command.split()], cwd=folder)
@@ -290,16 +298,13 @@ def audit_rows(path):
 
 def test_the_command_exports_a_table_and_applies_what_comes_back(made, tmp_path, ends):
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    before = {path.name: path.read_bytes() for path in (tmp_path / "of-table").iterdir()}
     told = ends(0, tmp_path, "audit", "of-table", "--export", "label-studio", "new/tasks.json", "--json")
-    assert json.loads(told)["files"] == ["new/tasks.json", "new/tasks.xml"]
-    assert {path.name: path.read_bytes() for path in (tmp_path / "of-table").iterdir()} == before
+    assert json.loads(told)["files"][-2:] == ["new/tasks.json", "new/tasks.xml"]
     tasks, flagged = read(tmp_path / "new" / "tasks.json"), audit_rows(tmp_path / "of-table" / "audit.csv")
     assert flagged
     assert [str(task["data"]["row"]) for task in tasks] == [row["row"] for row in flagged]
-    cells = tasks[0]["data"]["cells"]
-    assert list(cells) == ["a", "b", "note"]
-    assert cells["note"] == f"@{tasks[0]['data']['index']}"
+    assert list(tasks[0]["data"]["cells"]) == ["a", "b", "note"]
+    assert all(task["data"]["cells"]["note"] == f"@{task['data']['index']}" for task in tasks)
     for task in tasks:
         task["annotations"] = [{"result": task["predictions"][0]["result"], "completed_by": 1}]
     (tmp_path / "back.json").write_text(json.dumps(tasks))
@@ -312,11 +317,12 @@ def test_the_command_exports_a_table_and_applies_what_comes_back(made, tmp_path,
     again = ("audit", "of-table", "--export", "label-studio", "new/tasks.json")
     assert "new/tasks.json exists already; add `--overwrite`" in ends(2, tmp_path, *again)
     ends(0, tmp_path, *again, "--overwrite")
-    assert "must be a .csv file; got 'x.json'" in ends(2, tmp_path, "audit", "of-table", "--export", "csv", "x.json")
+    assert "must be a .csv file; got 'x.json'" in ends(2, tmp_path, "audit", "no-run", "--export", "csv", "x.json")
     assert "must be one of 'label-studio', 'csv'" in ends(2, tmp_path, "audit", "of-table", "--export", "no", "x.json")
 
 
 def test_the_command_exports_image_files(made, ends):
+    before = {path.name: path.read_bytes() for path in (made / "of-photos").iterdir()}
     told = ends(0, made, "audit", "of-photos", "--export", "label-studio", "photos.json", "--top", "0")
     assert "look wrong" in told
     flagged = audit_rows(made / "of-photos" / "audit.csv")
@@ -330,3 +336,4 @@ def test_the_command_exports_image_files(made, ends):
         assert [row["file"] for row in csv.DictReader(file)] == [row["file"] for row in flagged]
     ends(0, made, "audit", "of-photos", "--export", "fiftyone", "labels.json")
     assert list(read(made / "labels.json")["labels"]) == [str(made / image) for image in images]
+    assert {path.name: path.read_bytes() for path in (made / "of-photos").iterdir()} == before
