@@ -243,6 +243,8 @@ def _export(found: Found, tool: str, path: Path, overwrite: bool) -> list[Path]:
     columns: list[str] = []
     cells: dict[int, tuple[str, ...]] = {}
     data = Path(os.path.commonpath(files)) if files and source.is_published else Path(source.data)
+    if path.exists() and data.exists() and path.samefile(data):
+        raise ValueError(f"`--export` must not replace the data; got {str(path)!r}.")
     if rows is not None and files is None:
         table = open_table(data)
         columns = [column for column in table.columns if column != source.label][:COLUMNS]

@@ -317,6 +317,10 @@ def test_the_command_exports_a_table_and_applies_what_comes_back(made, tmp_path,
     again = ("audit", "of-table", "--export", "label-studio", "new/tasks.json")
     assert "new/tasks.json exists already; add `--overwrite`" in ends(2, tmp_path, *again)
     ends(0, tmp_path, *again, "--overwrite")
+    data = (tmp_path / "table.csv").read_bytes()
+    told = ends(2, tmp_path, "audit", "of-table", "--export", "csv", "new/../table.csv", "--overwrite")
+    assert "`--export` must not replace the data; got 'new/../table.csv'." in told
+    assert (tmp_path / "table.csv").read_bytes() == data
     assert "must be a .csv file; got 'x.json'" in ends(2, tmp_path, "audit", "no-run", "--export", "csv", "x.json")
     assert "must be one of 'label-studio', 'csv'" in ends(2, tmp_path, "audit", "of-table", "--export", "no", "x.json")
 
