@@ -63,7 +63,7 @@ def test_tasks_and_interface_of_label_studio_fit_together(tmp_path):
     assert result["value"] == {"choices": [CLASSES[1]]}
     # $word is a field of the task in Label Studio, so that a class with a dollar sign needs an alias.
     choices = [(each.get("value"), each.get("alias")) for each in control]
-    assert choices == [(CLASSES[0], None), ('spam "\uff045"', CLASSES[1]), (CLASSES[2], None)]
+    assert choices == [(CLASSES[0], None), ('spam "$\u20605"', CLASSES[1]), (CLASSES[2], None)]
     fields = re.findall(r"[$](\w+)", interface.read_text().replace(CLASSES[1], ""))
     assert sorted(fields) == ["given_label", "text"]
     assert found[3]["data"]["text"] == "nul \ufffd and \ufffd"  # what no data base holds

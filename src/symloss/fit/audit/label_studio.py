@@ -29,7 +29,7 @@ KEY = "symloss_audit"
 """The field of a task that says which audit it is of."""
 FEW = 20
 """Up to this number of classes are buttons; more are a list to search."""
-_DOLLAR = "\uff04"  # which looks the same
+_DOLLAR = "$\u2060"  # an invisible character keeps it from the word that follows
 _UNSTORABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
