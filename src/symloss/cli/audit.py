@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -17,7 +18,7 @@ from symloss.cli.output import print_json, print_rows, say, visible
 from symloss.data.source import TABLES, DataSource, warn
 from symloss.data.tables import open_table, spreadsheet_row
 from symloss.encoders.names import HUB, check_named
-from symloss.fit.audit import decisions as decisions_of, export
+from symloss.fit.audit import annotation_tools, decisions as decisions_of, export
 from symloss.fit.audit.export import AuditDocument, Suspect
 from symloss.fit.folder import OF_AUDITS, SOURCE, LabelSource, finished_fit, holds_fit, load_audit, load_source
 from symloss.training.settings import displayed_noise
@@ -47,7 +48,8 @@ def audit(
         bool, flag("Write a corrected copy of the table, or a list of image file moves.", "--apply", panel=CORRECTIONS)
     ] = False,
     decisions: Annotated[
-        Path | None, option("Apply the decisions in this CSV file from the page.", panel=CORRECTIONS)
+        Path | None,
+        option("Apply the decisions in this file: the page's CSV or Label Studio's JSON export.", panel=CORRECTIONS),
     ] = None,
     above: Annotated[
         float | None, option("Apply suggestions with at least this probability.", panel=CORRECTIONS, min=0, max=1)
@@ -57,6 +59,14 @@ def audit(
         bool,
         flag("Apply even though the fit warned that it cannot separate the classes.", "--force", panel=CORRECTIONS),
     ] = False,
+    tool_file: Annotated[
+        tuple[str, Path] | None,
+        option(
+            f"Write the suspicious labels for an annotation tool: {', '.join(annotation_tools.TOOLS)}.",
+            "--export",
+            metavar="TOOL FILE",
+        ),
+    ] = None,
     overwrite: Overwrite = False,
     encoder: Encoder = None,
     *,
@@ -77,6 +87,8 @@ def audit(
             "--apply needs one of --decisions FILE (what you accepted on the page), --above P (suggestions that are "
             f"right with at least this probability) and --all (every suggestion); got {given}"
         )
+    if tool_file is not None:
+        annotation_tools.targets(tool_file[1], tool_file[0], overwrite)
     fit = holds_fit(run)
     if fit and model is not None:
         raise ValueError(f"`--model` does not apply to {run}, the folder of a `fit`.")
@@ -86,8 +98,10 @@ def audit(
     if apply and found.document.notice and not force:
         raise ValueError(f"{run}: {found.document.notice} To apply its suggestions anyway, add --force.")
     corrected = _target(found.source, out or run, overwrite) if apply else None
+    exported = [] if tool_file is None else _export(found, *tool_file, overwrite)
     labels = decisions_of.corrections(found.document.audit, decisions, above=above or 0.0) if apply else {}
     files = [] if fit else export.write_document(found.document, out or run)
+    files += exported
     if corrected is not None:
         write_corrected(found.source, found.origin, labels, corrected)
         files.append(corrected)
@@ -221,6 +235,25 @@ def compose(
     shown_rows = None if rows is None else [spreadsheet_row(row) for row in rows]
     told = tuple((name, text) for name, text in facts if text is not None)
     return AuditDocument(audit, told, tuple(parts), tuple(columns), shown_rows, origin.files, **more)
+
+
+def _export(found: Found, tool: str, path: Path, overwrite: bool) -> list[Path]:
+    """Write the suspicious labels for an annotation tool, with the cells of the table or the image files."""
+    audit, source, rows, files = found.document.audit, found.source.source, found.origin.rows, found.document.files
+    columns: list[str] = []
+    cells: dict[int, tuple[str, ...]] = {}
+    data = Path(os.path.commonpath(files)) if files and source.is_published else Path(source.data)
+    if path.exists() and data.exists() and path.samefile(data):
+        raise ValueError(f"`--export` must not replace the data; got {str(path)!r}.")
+    if rows is not None and files is None:
+        table = open_table(data)
+        columns = [column for column in table.columns if column != source.label][:COLUMNS]
+        placed = {place: rows[audit.positions[place]] for place in annotation_tools.suspicious_places(audit)}
+        texts = table.rows(columns, placed.values())
+        cells = {place: texts[row] for place, row in placed.items()}
+    folder = data.parent if data.is_file() else data
+    shown_rows = found.document.rows
+    return annotation_tools.export_suspects(audit, path, tool, columns, cells, shown_rows, files, folder, overwrite)
 
 
 def row(document: AuditDocument, place: int) -> dict[str, Any]:

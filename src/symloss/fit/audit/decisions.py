@@ -56,6 +56,10 @@ def read_decisions(path: Path, audit: Audit) -> list[Decision]:
         FileNotFoundError: there is no such file.
         ValueError: it holds something else, or decisions about another audit.
     """
+    if path.suffix.lower() == ".json":
+        from symloss.fit.audit import label_studio  # noqa: PLC0415 (which needs this module)
+
+        return label_studio.read_decisions(path, audit)
     numbers = {without_formula(name): number for number, name in enumerate(audit.class_names)}
     known = set(audit.positions.tolist())
     found = []
