@@ -191,7 +191,7 @@ def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, ends)
 @in_turn(
     "line, message",
     [
-        ("7,dog,maybe", "decision in line 2 of {} must be one of 'accepted', 'rejected'; got 'maybe'"),
+        ("7,dog,maybe", "decision in line 2 of {} must be one of 'accepted', 'rejected', 'relabelled'"),
         ("x,dog,accepted", "index in line 2 of {} must be an example of the audit; got 'x'"),
         ("4000,dog,accepted", "index in line 2 of {} must be an example of the audit; got '4000'"),
         ("{first},bird,accepted", "corrected_label in line 2 of {} must be a class; got 'bird'"),
