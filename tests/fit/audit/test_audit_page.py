@@ -282,16 +282,17 @@ def test_files_of_several_people_are_merged_and_conflicts_shown(opened, tmp_path
     assert browser.execute_script("return window.hacked === undefined")
     votes = [each.text for each in browser.find_elements("css selector", ".suspects .votes")]
     assert votes == ["ann: dog", f"ann: {HOSTILE}, {HOSTILE}: cat"]
-    press(browser, "j1")  # my decision counts from now on, and the label leaves the list of conflicts
-    assert state(browser) == [[2], [2], "aacxr"]
+    press(browser, "jr")  # from now on my decision counts, and the label leaves the list of conflicts
+    assert state(browser) == [[2], [2], "racxr"]
     saved = downloaded(browser, tmp_path / "download", "")
     merged = merge(read_decisions(saved, document().audit))
-    assert merged.labels == {100: 1, 101: 1, 104: 4}
+    assert merged.labels == {100: 0, 101: 1, 104: 4}
     assert merged.unusable == [103]
     assert {one.annotator for one in merged.conflicts[102]} == {"ann", HOSTILE}
     press(browser, "uu")  # the decision, and the loading of all files at once
     assert state(browser)[2] == "r----"
     press(browser, "U")
+    assert state(browser)[2] == "cacxr"
     click(browser, ".people button")  # whoever was loaded by mistake
     assert state(browser)[2] == "rllxr"
     for lines, cause in (

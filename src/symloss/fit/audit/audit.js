@@ -72,7 +72,7 @@ function count() {
   const counts = Object.fromEntries(SHOWN.map((state) => [state, 0]));
   for (const state of states) counts[state] += 1;
   const decided = SIZE - counts.undecided - counts.conflict;
-  const parts = SHOWN.slice(1).filter((state) => counts[state]).map((state) => `${counts[state].toLocaleString("en")} ${state}`);
+  const parts = SHOWN.slice(1).filter((state) => counts[state]).map((state) => `${counts[state].toLocaleString("en")} ${state === "conflict" ? "in conflict" : state}`);
   find(".counts").textContent = `${listed.length.toLocaleString("en")} shown; ${decided.toLocaleString("en")} of `
     + `${SIZE.toLocaleString("en")} decided${parts.length ? `: ${parts.join(", ")}` : ""}`;
   const progress = find(".progress");
@@ -265,13 +265,14 @@ async function load(files) {
   say(`${plural(changes.length, "decision")} loaded; ${plural(conflicts, "conflict")}.`);
 }
 
-// The picker: any class, by its name or number.
+// The picker: any class, by its name or number. What the model thinks likely comes first.
 function matches() {
   const text = picker.querySelector("input").value.trim().toLowerCase();
   const fit = (name, number) => String(number) === text || name.toLowerCase().includes(text);
   const found = [...data.classes.keys()].filter((number) => fit(data.classes[number], number));
   const exact = (number) => String(number) === text || data.classes[number].toLowerCase() === text;
-  return found.sort((a, b) => exact(b) - exact(a)).slice(0, OFFERED);
+  const likely = (number) => data.likely[current].indexOf(number) >>> 0; // not among them: very large
+  return found.sort((a, b) => exact(b) - exact(a) || likely(a) - likely(b) || a - b).slice(0, OFFERED);
 }
 
 function listClasses() {

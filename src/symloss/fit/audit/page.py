@@ -16,12 +16,13 @@ from symloss.noise.heatmap import CELLS, Transitions, Words, heat_map
 
 if TYPE_CHECKING:
     from symloss.fit.audit.export import AuditDocument, Suspect
+    from symloss.fit.audit.scores import Audit
 
 WORDS = Words("given label", "suggested label", "Given against suggested labels", "look wrong")
 SCRIPTS = "decisions", "csv", "cards", "audit"
 """The parts of the script, in their order."""
-MATRIX = 1000
-"""The most classes whose matrix is shown."""
+MATRIX, LIKELY = 1000, 5
+"""The most classes whose matrix is shown, and how many probable classes of an example are offered first."""
 
 
 def render(document: AuditDocument) -> str:
@@ -86,10 +87,20 @@ def _data(document: AuditDocument) -> dict[str, Any]:
         "row": None if document.rows is None else [document.rows[place] for place in places.tolist()],
         "given": audit.given[places].tolist(),
         "suggested": audit.suggested[places].tolist(),
+        "likely": [_likely(audit, place) for place in places.tolist()],
         "score": [shown_score(score) for score in audit.label_scores[places].tolist()],
         **_shown(document, suspects),
         "typical": {number: _shown(document, examples) for number, examples in document.typical.items()},
     }
+
+
+def _likely(audit: Audit, place: int) -> list[int]:
+    """Return the most probable classes of an example, the first one first."""
+    if audit.pred_probs is None:
+        return []
+    chances = audit.pred_probs[place]
+    first = np.argpartition(-chances, min(LIKELY, len(chances)) - 1)[:LIKELY]
+    return first[np.argsort(-chances[first], kind="stable")].tolist()
 
 
 def _shown(document: AuditDocument, examples: Sequence[Suspect]) -> dict[str, Any]:
