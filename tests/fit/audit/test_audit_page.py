@@ -92,6 +92,14 @@ def drawn(browser):
     return browser.execute_script(script)
 
 
+def waited(found):
+    """What a call returns as soon as that is something, or after 10 seconds."""
+    deadline = time.monotonic() + 10
+    while not (value := found()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return value
+
+
 def choose(browser, name, value):
     script = "const s = document.querySelector(`[name=${arguments[0]}]`); s.value = arguments[1];"
     event = "input" if name == "search" else "change"
@@ -204,11 +212,7 @@ def test_decisions_survive_a_reload_and_belong_to_their_audit(opened):
     browser = opened(document())
     press(browser, "jars4")
     # A reload may start in a new process, before the storage of the old one has arrived.
-    deadline = time.monotonic() + 20
-    browser.refresh()
-    while (found := state(browser)[2]) == "-----" and time.monotonic() < deadline:
-        browser.refresh()
-    assert found == "ar?l-"
+    assert waited(lambda: browser.refresh() or state(browser)[2] == "ar?l-")
     assert state(opened(document(facts=())))[2] == "-----"
     # Earlier versions stored one decision each, by the example's index.
     browser.execute_script('localStorage.setItem(STORAGE, \'{"101": "rejected"}\')')
@@ -221,12 +225,8 @@ def downloaded(browser, folder, name):
     click(browser, "[data-act=download]")
     if browser.find_element("css selector", ".question").is_displayed():
         press(browser, name + "\ue007")
-    deadline = time.monotonic() + 20
     # The browser makes the file first, and fills it then.
-    while not [file for file in folder.glob("*.csv") if file.stat().st_size] and time.monotonic() < deadline:
-        time.sleep(0.02)
-    (file,) = folder.glob("*.csv")
-    return file
+    return waited(lambda: next((file for file in folder.glob("*.csv") if file.stat().st_size), None))
 
 
 def test_the_csv_holds_what_was_decided(opened, tmp_path):
@@ -272,10 +272,7 @@ def test_files_of_several_people_are_merged_and_conflicts_shown(opened, tmp_path
     mine = [(4, "'=1+1", "rejected", "me")]
     file = browser.find_element("css selector", "input[type=file]")
     file.send_keys(written(tmp_path, ann=ann, ben=ben, mine=mine))
-    deadline = time.monotonic() + 20
-    while not (told := browser.find_element("css selector", ".status").text) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert told == "8 decisions loaded; 2 conflicts."
+    assert waited(lambda: browser.find_element("css selector", ".status").text) == "8 decisions loaded; 2 conflicts."
     assert state(browser)[2] == "cacxr"
     choose(browser, "state", "conflict")
     assert state(browser)[0] == [0, 2]
@@ -301,9 +298,8 @@ def test_files_of_several_people_are_merged_and_conflicts_shown(opened, tmp_path
         ([(0, "cat", HOSTILE, "x")], f'line 2: "{HOSTILE}" is not a decision'),
     ):
         file.send_keys(written(tmp_path, good=[(0, "cat", "unusable", "x")], bad=lines))
-        while not browser.find_element("id", "question").is_displayed():
-            time.sleep(0.02)
-        assert browser.find_element("id", "question").text == f"Nothing was loaded. bad.csv: {cause}."
+        said = waited(lambda: browser.find_element("id", "question").text)
+        assert said == f"Nothing was loaded. bad.csv: {cause}."
         click(browser, ".question .main")
         assert state(browser)[2] == "rllxr"
 
@@ -319,9 +315,7 @@ def test_many_labels_are_drawn_as_one_scrolls(opened):
     assert browser.execute_script("return document.querySelector('.matrix img').naturalWidth") == 40
     assert len(drawn(browser)) < 50
     browser.execute_script("scrollTo(0, document.body.scrollHeight)")
-    deadline = time.monotonic() + 20
-    while drawn(browser)[-1] != many - 1 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    assert waited(lambda: drawn(browser)[-1] == many - 1)
     choose(browser, "search", "number 19998")
     assert state(browser)[0] == [19_998]
     press(browser, "j17")  # a digit opens the picker where there are many classes
@@ -364,6 +358,7 @@ def test_a_phone_needs_no_scrolling_sideways_and_breaks_no_button(opened, column
         press(browser, keys)
         wide, room = browser.execute_script("const e = document.documentElement; return [e.scrollWidth, e.clientWidth]")
         assert wide <= room == width
+        assert browser.execute_script("return covered()") < 150  # filters scroll away
         cut = "return [...document.querySelectorAll('.decide')].filter((e) => e.scrollWidth > e.clientWidth).length"
         assert browser.execute_script(cut) == 0
         heights = [each.rect["height"] for each in browser.find_elements("css selector", ".decide button")]
@@ -394,3 +389,5 @@ def test_without_suspicious_labels_nothing_is_drawn(opened):
     assert "No label looks wrong." in browser.find_element("css selector", ".review").text
     assert browser.get_log("browser") == []
     browser.execute_script("window.waiting = null")  # there is no script that could remember anything
+    names = [str(number) for number in range(page.MATRIX + 1)]  # as many would need gigabytes
+    assert "matrix" not in page.render(document(classes=tuple(names))).partition("<main>")[2].partition("<script")[0]

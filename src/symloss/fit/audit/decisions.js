@@ -148,5 +148,7 @@ function storeName(name) {
   }
 }
 
+// The same page in another window has stored decisions.
+addEventListener("storage", (event) => event.key === STORAGE && waiting === null && location.reload());
 addEventListener("pagehide", () => waiting === null || store());
 addEventListener("visibilitychange", () => waiting === null || store());

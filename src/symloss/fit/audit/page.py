@@ -100,7 +100,8 @@ def _likely(audit: Audit, place: int) -> list[int]:
         return []
     chances = audit.pred_probs[place]
     first = np.argpartition(-chances, min(LIKELY, len(chances)) - 1)[:LIKELY]
-    return first[np.argsort(-chances[first], kind="stable")].tolist()
+    ranked: list[int] = first[np.argsort(-chances[first], kind="stable")].tolist()
+    return ranked
 
 
 def _shown(document: AuditDocument, examples: Sequence[Suspect]) -> dict[str, Any]:
