@@ -402,8 +402,9 @@ function offerFilters() {
   offer(inputs.class, [...seen].sort((a, b) => a - b).map((number) => [number, data.classes[number]]));
   offer(inputs.pair, [...pairs].sort((a, b) => b[1] - a[1]).slice(0, PAIRS).map(([pair, many]) => [pair, `${arrow(pair)} (${many})`]));
   offer(inputs.state, SHOWN.map((state) => [state, state]));
-  if (data.classes.length > FEW) find(".numbers").append("digits: a class by its number");
-  else find(".numbers").append(...data.classes.flatMap((name, number) => [element("kbd", "", String(number)), ` ${name} `]));
+  if (data.classes.length > FEW || data.classes.every((name, number) => name === String(number))) {
+    find(".numbers").append("digits: a class by its number");
+  } else find(".numbers").append(...data.classes.flatMap((name, number) => [element("kbd", "", String(number)), ` ${name} `]));
 }
 
 function start() {

@@ -38,7 +38,8 @@ def _header(document: AuditDocument) -> Iterator[str]:
     if document.notice:
         yield f'<p class="notice" role="note">{escape(document.notice)}</p>'
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in document.facts)
-    yield f'<section aria-label="What was audited"><dl class="facts">{facts}</dl></section>'
+    link = '<p><a href="#labels">Go to the labels</a></p>' if document.suspects else ""
+    yield f'<section aria-label="What was audited"><dl class="facts">{facts}</dl>{link}</section>'
 
 
 def _matrix(document: AuditDocument) -> Iterator[str]:
@@ -58,7 +59,7 @@ def _matrix(document: AuditDocument) -> Iterator[str]:
 
 def _review(document: AuditDocument) -> Iterator[str]:
     shown = len(document.suspects)
-    yield '<section class="table review"><h2>Suspicious labels</h2>'
+    yield '<section class="table review" id="labels"><h2>Suspicious labels</h2>'
     if not shown:
         nothing = "No label looks wrong." if not document.notice else "No labels are listed."
         yield f'<p class="caption">{nothing}</p></section>'
