@@ -42,3 +42,8 @@ def luminance(colour: str) -> float:
 def contrast(one: str, other: str) -> float:
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
+
+
+def data_of(page: str) -> Any:
+    """The data of an audit's page, which its script draws."""
+    return json.loads(page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])

@@ -387,9 +387,11 @@ def test_only_the_label_of_a_row_changes(tmp_path, mark):
 
 def test_a_parquet_table_keeps_its_types(tmp_path):
     path = Path(parquet(tmp_path / "t.parquet", a=[0.5, 1.5, None], label=pa.array([7, 8, 7], pa.int16())))
-    changed = pq.read_table(io.BytesIO(open_table(path).relabelled("label", {0: "8"})))
-    assert changed.schema == pq.read_table(path).schema
-    assert changed.to_pydict() == {"a": [0.5, 1.5, None], "label": [8, 8, 7]}
+    for leave_out, rows in (((), [0, 1, 2]), ({1}, [0, 2])):
+        changed = pq.read_table(io.BytesIO(open_table(path).relabelled("label", {0: "8"}, leave_out)))
+        assert changed.schema == pq.read_table(path).schema
+        columns = {"a": [0.5, 1.5, None], "label": [8, 8, 7]}
+        assert changed.to_pydict() == {name: [cells[row] for row in rows] for name, cells in columns.items()}
     assert open_table(path).rows(["label", "a"], [2, 0]) == {2: ("7", ""), 0: ("7", "0.5")}
     with refused(ValueError, "labels must be such as", path, "got '9'"):
         open_table(path).relabelled("label", {0: "9"})

@@ -231,7 +231,7 @@ def test_features_that_say_nothing(tmp_path, ends, run_command):
     assert not any(words in told for words in ("look wrong", "suspicious", "estimated", "Model:"))
     page = (tmp_path / "my fit" / "audit.html").read_text()
     assert "<h1>Nothing was learnt from these features</h1>" in page
-    assert 'class="suspect"' not in page
+    assert 'id="data"' not in page
     assert "True" not in (tmp_path / "my fit" / "audit.csv").read_text()
     found = json.loads(ends(3, tmp_path, *command, "--json"))
     assert [found[name] for name in ("learned", "n_wrong", "noise_rate", "top")] == [False, None, None, []]

@@ -6,7 +6,7 @@ import csv
 import dataclasses
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -18,7 +18,8 @@ from symloss.cli.output import print_json, print_rows, say, visible
 from symloss.data.source import TABLES, DataSource, warn
 from symloss.data.tables import open_table, spreadsheet_row
 from symloss.encoders.names import HUB, check_named
-from symloss.fit.audit import annotation_tools, decisions as decisions_of, export
+from symloss.fit.audit import annotation_tools, decisions as decided, export
+from symloss.fit.audit.decisions import Outcome
 from symloss.fit.audit.export import AuditDocument, Suspect
 from symloss.fit.folder import OF_AUDITS, SOURCE, LabelSource, finished_fit, holds_fit, load_audit, load_source
 from symloss.training.settings import displayed_noise
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 READER = "symloss audit RUN --apply --decisions FILE"  # what reads the CSV of decisions that the page writes
 MOVES = "moves.csv"
-PICTURE_BYTES = 6 * 2**20  # the most bytes of the pictures on a page
+PICTURE_BYTES = 6 * 2**20  # the most bytes of pictures on a page
 COLUMNS = 12  # the most columns of a table on a page
 CORRECTIONS = "Corrections"
 MEASURED = ("really_wrong", "average_precision", "precision", "recall", "right_suggestions")
@@ -48,8 +49,11 @@ def audit(
         bool, flag("Write a corrected copy of the table, or a list of image file moves.", "--apply", panel=CORRECTIONS)
     ] = False,
     decisions: Annotated[
-        Path | None,
-        option("Apply the decisions in this file: the page's CSV or Label Studio's JSON export.", panel=CORRECTIONS),
+        list[Path] | None,
+        option(
+            "Apply the decisions in this CSV of the page or JSON export of Label Studio. Repeat it for several people.",
+            panel=CORRECTIONS,
+        ),
     ] = None,
     above: Annotated[
         float | None, option("Apply suggestions with at least this probability.", panel=CORRECTIONS, min=0, max=1)
@@ -77,7 +81,7 @@ def audit(
     Writes audit.csv, pred_probs.npy (for other programs) and audit.html (to review suspicious labels, and to accept or
     reject suggestions). A fit already has these files; its labels are listed. Your data is never changed.
     """
-    choice = {"--decisions": decisions is not None, "--above": above is not None, "--all": everything}
+    choice = {"--decisions": bool(decisions), "--above": above is not None, "--all": everything}
     chosen = [name for name, given in choice.items() if given]
     if chosen and not apply:
         raise ValueError(f"`{chosen[0]}` requires `--apply`.")
@@ -97,28 +101,37 @@ def audit(
     found = _of_fit(run, encoder) if fit else _of_run(run, model, options | {"encoder": encoder})
     if apply and found.document.notice and not force:
         raise ValueError(f"{run}: {found.document.notice} To apply its suggestions anyway, add --force.")
-    corrected = _target(found.source, out or run, overwrite) if apply else None
+    known, corrected = found.document.audit, _target(found.source, out or run, overwrite) if apply else None
+    labels, of_people = _corrections(known, decisions, above or 0.0) if apply else ({}, Outcome())
     exported = [] if tool_file is None else _export(found, *tool_file, overwrite)
-    labels = decisions_of.corrections(found.document.audit, decisions, above=above or 0.0) if apply else {}
     files = [] if fit else export.write_document(found.document, out or run)
     files += exported
     if corrected is not None:
-        write_corrected(found.source, found.origin, labels, corrected)
+        write_corrected(found.source, found.origin, labels, corrected, of_people.unusable)
         files.append(corrected)
     if as_json:
-        print_json(_as_json(found, top, files))
+        print_json(_as_json(found, top, files) | (_people_as_json(found.document, of_people) if apply else {}))
     else:
         _print(found, top)
         if apply:
-            mended, broken = decisions_of.expected_effect(found.document.audit, labels)
+            mended, broken = decided.expected_effect(known, labels)
             say(
                 f"{len(labels):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} "
                 f"and breaks about {broken:.0f}."
             )
+            _print_people(found.document, of_people)
         for file in files:
             say(f"written to {visible(str(file))}", err=True)
     if not found.learned:
         raise typer.Exit(3)
+
+
+def _corrections(audit: Audit, decisions: Sequence[Path] | None, above: float) -> tuple[dict[int, str], Outcome]:
+    """Return the labels to change by the position of the example, and what people decided."""
+    if not decisions:
+        return decided.corrections(audit, above=above), Outcome()
+    outcome = decided.merge(one for path in decisions for one in decided.read_decisions(path, audit))
+    return decided.changes(audit, outcome), outcome
 
 
 class Found(NamedTuple):
@@ -199,6 +212,43 @@ def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
     }
 
 
+def _conflicts(document: AuditDocument, outcome: Outcome) -> list[dict[str, Any]]:
+    """Return what people contradict each other about: each example with its label, and who decided what."""
+    audit, names = document.audit, document.audit.class_names
+    return [
+        {
+            "index": int(audit.positions[place]),
+            "example": document.name(place),
+            "given": names[audit.given[place]],
+            "decisions": [
+                {
+                    "annotator": one.annotator,
+                    "decision": one.decision,
+                    "label": None if one.label is None else names[one.label],
+                }
+                for one in outcome.conflicts[position]
+            ],
+        }
+        for place, position in enumerate(audit.positions.tolist())
+        if position in outcome.conflicts
+    ]
+
+
+def _people_as_json(document: AuditDocument, outcome: Outcome) -> dict[str, Any]:
+    return {"unusable": outcome.unusable, "conflicts": _conflicts(document, outcome)}
+
+
+def _print_people(document: AuditDocument, outcome: Outcome) -> None:
+    if outcome.unusable:
+        say(f"Unusable examples that are left out: {len(outcome.unusable):,}.")
+    conflicts = _conflicts(document, outcome)
+    if conflicts:
+        say(f"Labels that stay as they are, because people contradict each other: {len(conflicts):,}.")
+    for one in conflicts:
+        votes = (f"{each['annotator']}: {each['label'] or each['decision']}" for each in one["decisions"])
+        say("  " + visible(f"{one['example']}, {one['given']}: {', '.join(votes)}"))
+
+
 def compose(
     audit: Audit,
     facts: Sequence[tuple[str, str | None]],
@@ -212,29 +262,49 @@ def compose(
 
     Facts without a text are left out. ``more`` has other fields of :class:`AuditDocument`.
     """
-    from symloss.data.images import thumbnail
-
     places = audit.positions.tolist()
     origin = data.train.origin.take(places)
     rows = origin.rows
     shown = export.suspicious(audit) if suspects else []
+    certain = export.typical(audit) if suspects else {}
+    every = [place for chosen in certain.values() for place in chosen] + shown
     columns: list[str] = []
     cells: dict[int, tuple[str, ...]] = {}
-    if shown and rows is not None and len(data.input_shape) == 1:
-        table = open_table(Path(source.data))
-        columns = [column for column in table.columns if column != source.label][:COLUMNS]
-        found = table.rows(columns, [rows[place] for place in shown])
-        cells = {row: export.shortened(texts) for row, texts in found.items()}
-    parts, left = [], PICTURE_BYTES
-    for place in shown:
-        picture = thumbnail(data.train.inputs, places[place])
-        left -= len(picture or b"")
-        if left < 0:
-            break
-        parts.append(Suspect(place, picture, cells.get(rows[place], ()) if rows else ()))
+    if every and rows is not None and len(data.input_shape) == 1:
+        columns, found = _cells(source, [rows[place] for place in every])
+        cells = {row: export.shortened(texts, len(every)) for row, texts in found.items()}
+    # Typical examples take a quarter of the room at most, so that many classes leave some for suspicious ones.
+    pictures = _pictures(data, places, every[: len(every) - len(shown)], PICTURE_BYTES // 4)
+    pictures |= _pictures(data, places, shown, PICTURE_BYTES - sum(map(len, pictures.values())))
+
+    def examples(chosen: Iterable[int]) -> tuple[Suspect, ...]:
+        return tuple(Suspect(at, pictures.get(at), cells.get(rows[at], ()) if rows else ()) for at in chosen)
+
     shown_rows = None if rows is None else [spreadsheet_row(row) for row in rows]
     told = tuple((name, text) for name, text in facts if text is not None)
-    return AuditDocument(audit, told, tuple(parts), tuple(columns), shown_rows, origin.files, **more)
+    more["typical"] = {number: examples(chosen) for number, chosen in certain.items()}
+    return AuditDocument(audit, told, examples(shown), tuple(columns), shown_rows, origin.files, **more)
+
+
+def _cells(source: DataSource, rows: Collection[int]) -> tuple[list[str], dict[int, tuple[str, ...]]]:
+    """Return the first columns of a table but for the label, and their cells in some rows."""
+    table = open_table(Path(source.data))
+    columns = [column for column in table.columns if column != source.label][:COLUMNS]
+    return columns, table.rows(columns, rows)
+
+
+def _pictures(data: DataSet, positions: Sequence[int], chosen: Sequence[int], room: int) -> dict[int, bytes]:
+    """Return the pictures of the first of some examples, by their places, as long as there is room for their bytes."""
+    from symloss.data.images import thumbnail
+
+    found: dict[int, bytes] = {}
+    for place in chosen:
+        picture = thumbnail(data.train.inputs, positions[place])
+        if picture is None or len(picture) > room:
+            break
+        found[place] = picture
+        room -= len(picture)
+    return found
 
 
 def _export(found: Found, tool: str, path: Path, overwrite: bool) -> list[Path]:
@@ -246,10 +316,8 @@ def _export(found: Found, tool: str, path: Path, overwrite: bool) -> list[Path]:
     if path.exists() and data.exists() and path.samefile(data):
         raise ValueError(f"`--export` must not replace the data; got {str(path)!r}.")
     if rows is not None and files is None:
-        table = open_table(data)
-        columns = [column for column in table.columns if column != source.label][:COLUMNS]
-        placed = {place: rows[audit.positions[place]] for place in annotation_tools.suspicious_places(audit)}
-        texts = table.rows(columns, placed.values())
+        placed = {place: rows[audit.positions[place]] for place in export.suspicious(audit)}
+        columns, texts = _cells(source, placed.values())
         cells = {place: texts[row] for place, row in placed.items()}
     folder = data.parent if data.is_file() else data
     shown_rows = found.document.rows
@@ -292,8 +360,13 @@ def _target(source: LabelSource, out: Path, overwrite: bool) -> Path:
     return path
 
 
-def write_corrected(source: LabelSource, origin: Origin, labels: dict[int, str], path: Path) -> None:
-    """Write the corrected table, or the moves of files, to a path. Labels are by the position of an example."""
+def write_corrected(
+    source: LabelSource, origin: Origin, labels: dict[int, str], path: Path, unusable: Sequence[int] = ()
+) -> None:
+    """Write the corrected table, or the moves of files, to a path.
+
+    Labels are by the position of an example. A table loses the rows of unusable examples; the moves name no new file.
+    """
     from symloss.data.images import image_moves
 
     with clear_write_errors(path):
@@ -301,12 +374,13 @@ def write_corrected(source: LabelSource, origin: Origin, labels: dict[int, str],
     data = Path(source.source.data)
     if origin.rows is not None:
         rows = {origin.rows[position]: label for position, label in labels.items()}
-        write_whole(path, open_table(data).relabelled(source.source.label, rows))
+        leave_out = {origin.rows[position] for position in unusable}
+        write_whole(path, open_table(data).relabelled(source.source.label, rows, leave_out))
         return
     assert origin.files is not None
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["file", "new_file"])
-    for move in image_moves(data, origin.files, labels):
+    for move in [*image_moves(data, origin.files, labels), *((origin.files[position], "") for position in unusable)]:
         writer.writerow([without_formula(name) for name in move])
     write_whole(path, text.getvalue().encode(errors="backslashreplace"))

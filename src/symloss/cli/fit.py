@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from symloss.noise.manifest import Corruption
 
 SHOWN = 8  # how many candidates are printed
+LISTED = 400  # the most suspicious labels in the result
 SETTINGS = (
     "data", "noise", "seed", "budget", "model", "simple", "label", "image", "test", "drop", "categorical", "keep",
     "size", "skip_bad", "encoder",
@@ -208,7 +209,7 @@ def write(
     score = None if test is None else float(model.score(images_of(test, opened.size), test.labels.numpy()))
     result = _result(model, audit, score, time.perf_counter() - started) | {
         "warning": document.notice or None,
-        "suspicious": [row(document, place) for place in export.suspicious(audit)],
+        "suspicious": [row(document, place) for place in export.suspicious(audit)[:LISTED]],
     }
     with folders.replaced_fit(folder) as new:
         export.write_document(document, new)

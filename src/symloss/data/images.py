@@ -187,19 +187,20 @@ def image_moves(folder: Path, files: Sequence[str], labels: Mapping[int, str]) -
     return moves
 
 
-SIDE = 96
+SIDE = 160
 """Pixels of the longer side, at most. A smaller image stays as it is."""
 
 
 def thumbnail(inputs: Inputs, position: int) -> bytes | None:
-    """Return the image at a position as a PNG file; None if the inputs are no images."""
+    """Return the image at a position as a PNG file, or as JPEG if it is reduced; None if the inputs are no images."""
     if isinstance(inputs, ImageFiles):
         image = picture(inputs.paths[position])
     elif inputs.dim() == 4 and not inputs.is_floating_point():
         image = Image.fromarray(inputs[position].cpu().permute(1, 2, 0).squeeze(2).numpy())
     else:
         return None
+    reduced = max(image.size) > SIDE
     image.thumbnail((SIDE, SIDE))
     file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
+    image.save(file, "JPEG" if reduced else "PNG", optimize=True, quality=80)
     return file.getvalue()

@@ -95,12 +95,13 @@ class CsvTable(Table):
                 texts.append(cells[place].strip())
         return found.items()
 
-    def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
-        """Return a copy of the file with other labels in some rows. Everything else in it stays.
+    def relabelled(self, label: str, labels: Mapping[int, str], leave_out: Collection[int] = ()) -> bytes:
+        """Return a copy of the file with other labels in some rows, and without others. Everything else in it stays.
 
         Args:
             label: the column of the labels.
             labels: the new label of each row to change, by its number from 0. It must be a label that the table has.
+            leave_out: the numbers of the rows to leave out.
         """
         with self.path.open("rb") as file:
             start = file.read(2**16)
@@ -109,7 +110,8 @@ class CsvTable(Table):
         for row, (_, cells) in enumerate(self._lines(self.delimiter), -1):
             if row in labels:
                 cells[self.places[label]] = labels[row]
-            writer.writerow(cells)
+            if row not in leave_out:
+                writer.writerow(cells)
         return (codecs.BOM_UTF8 if start.startswith(codecs.BOM_UTF8) else b"") + text.getvalue().encode()
 
     def _numbers(self, columns: Sequence[str], leave_out: Collection[int], texts: set[str] | None = None) -> Matrix:
@@ -215,7 +217,7 @@ class ParquetTable(FrameTable):
     def _plain(self, column: str, values: Any) -> Any:
         return values.tolist() if isinstance(values, np.ndarray) else values.to_pylist()
 
-    def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
+    def relabelled(self, label: str, labels: Mapping[int, str], leave_out: Collection[int] = ()) -> bytes:
         """See :meth:`CsvTable.relabelled`."""
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.parquet as pq  # noqa: PLC0415
@@ -232,8 +234,11 @@ class ParquetTable(FrameTable):
         for row, text in labels.items():
             cells[row] = values[text]
         field = table.schema.field(place)
+        table = table.set_column(place, field, pa.array(cells, type=field.type))
+        if leave_out:
+            table = table.take([row for row in range(table.num_rows) if row not in leave_out])
         content = io.BytesIO()
-        pq.write_table(table.set_column(place, field, pa.array(cells, type=field.type)), content)
+        pq.write_table(table, content)
         return content.getvalue()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from browsing import data_of
 from data_helpers import save_image
 from in_turn import in_turn
 from refusals import refused
@@ -93,7 +94,9 @@ def test_ranking_count_and_measures_of_a_run(digits, ends, tmp_path):
         chances[int(row["given_label"])] *= not flag
         assert int(row["predicted_label"]) == chances.argmax()
     assert found["files"] == [f"new/out/{name}" for name in ("audit.csv", "pred_probs.npy", "audit.html")]
-    assert (tmp_path / "new" / "out" / "audit.html").read_text().count("<img") == min(400, found["n_wrong"])
+    page = data_of((tmp_path / "new" / "out" / "audit.html").read_text())
+    assert len(list(filter(None, page["picture"]))) == len(page["index"]) == found["n_wrong"]
+    assert all(len(examples["picture"]) == 3 for examples in page["typical"].values())
     verdict, truth, *lines = ends(0, tmp_path, "audit", str(folder), "--out", ".", "--top", "3").splitlines()
     assert re.search(r"labels look wrong \(.*95 % interval", verdict)
     assert "average precision 0.9" in truth
@@ -166,10 +169,8 @@ def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, ends)
         assert other == one | ({"kind": flagged[number]} if number in flagged else {})
     wrong = set(np.flatnonzero(own[1]).tolist())
     assert len(wrong & set(flagged)) >= 0.8 * len(flagged)
-    page = (workplace / "of-table" / "audit.html").read_text()
-    assert page.count('class="suspect"') == len(flagged)
-    assert "<dt>c</dt>" in page
-    assert "<dt>kind</dt>" not in page
+    page = data_of((workplace / "of-table" / "audit.html").read_text())
+    assert (sorted(row - 2 for row in page["row"]), page["columns"]) == (sorted(flagged), ["a", "b", "c"])
     again = ends(2, workplace, *command, "--apply", "--all")
     assert "of-table/table-corrected.csv exists already; add `--overwrite` to replace it." in again
     # Only what was accepted is changed. A class that looks like a formula is quoted on the page.
@@ -191,7 +192,7 @@ def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, ends)
 @in_turn(
     "line, message",
     [
-        ("7,dog,maybe", "decision in line 2 of {} must be one of 'accepted', 'rejected'; got 'maybe'"),
+        ("7,dog,maybe", "decision in line 2 of {} must be one of 'accepted', 'rejected', 'relabelled'"),
         ("x,dog,accepted", "index in line 2 of {} must be an example of the audit; got 'x'"),
         ("4000,dog,accepted", "index in line 2 of {} must be an example of the audit; got '4000'"),
         ("{first},bird,accepted", "corrected_label in line 2 of {} must be a class; got 'bird'"),
@@ -225,6 +226,50 @@ def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, 
         assert not (workplace / "photos" / move["new_file"].lstrip("'")).exists()
         assert Path(move["new_file"]).parts[0] == flagged[move["file"]]
     assert {"index", "file", "given_label"} <= set(audit[0])
+
+
+@in_turn("run", ["of-table", "of-photos"])
+def test_decisions_of_several_people_are_merged(workplace, ends, run):
+    """What all agree on is applied, unusable examples are left out, and a conflict is listed and changes nothing."""
+    ends(0, workplace, "audit", run, "--skip-bad")
+    labels = rows(workplace / run / "audit.csv")[:5]
+    right = ["dog" if row["given_label"] == "'=cat" else "'=cat" for row in labels]
+    given = [row["given_label"] for row in labels]
+    votes = {
+        "ann": [(0, right[0], "accepted", ""), (1, right[1], "relabelled", ""), (2, right[2], "accepted", "")],
+        "ben": [
+            (0, "", "unsure", "Ben"), (1, right[1], "accepted", "Ben"), (2, "", "unusable", "Ben"),
+            (2, given[2], "rejected", "Ben"), (3, "", "unusable", "Ben"), (4, "", "unsure", "Ben"),
+        ],
+    }  # fmt: skip
+    for name, lines in votes.items():
+        text = "".join(f"{labels[place]['index']},{','.join(more)}\n" for place, *more in lines)
+        (workplace / f"{name}.csv").write_text("index,corrected_label,decision,annotator\n" + text)
+    command = ("audit", run, "--skip-bad", "--apply", "--decisions", "ann.csv", "--decisions", "ben.csv")
+    told = ends(0, workplace, *command)
+    assert "2 labels are changed." in told
+    assert "Unusable examples that are left out: 1." in told
+    name = labels[2].get("file", "").lstrip("'") or f"row {labels[2]['row']}"
+    old, new = given[2].lstrip("'"), right[2].lstrip("'")
+    assert f"because people contradict each other: 1.\n  {name}, {old}: ann: {new}, Ben: {old}\n" in told
+    found = json.loads(ends(0, workplace, *command, "--overwrite", "--json"))
+    assert found["unusable"] == [int(labels[3]["index"])]
+    decided = [{"annotator": "ann", "decision": "accepted", "label": new}]
+    decided += [{"annotator": "Ben", "decision": "rejected", "label": old}]
+    assert found["conflicts"] == [
+        {"index": int(labels[2]["index"]), "example": name, "given": old, "decisions": decided}
+    ]
+    if run == "of-photos":
+        moves = {row["file"]: row["new_file"] for row in rows(workplace / run / "moves.csv")}
+        assert {file: bool(new) for file, new in moves.items()} == {
+            labels[place]["file"]: place < 3 for place in (0, 1, 3)
+        }
+        return
+    before, after = (rows(workplace / file) for file in ("table.csv", "of-table/table-corrected.csv"))
+    for place in (0, 1):
+        before[int(labels[place]["index"])]["kind"] = right[place].lstrip("'")
+    del before[int(labels[3]["index"])]
+    assert after == before
 
 
 def test_apply_is_for_labels_of_ones_own_without_added_noise(digits, workplace, ends):

@@ -1,11 +1,11 @@
 """Audits: flags, suggestions and measures against plain Python, counts against SciPy, fits against what they say."""
 
 import csv
-import re
 import sys
 
 import numpy as np
 import pytest
+from browsing import data_of
 from in_turn import in_turn
 from refusals import refused
 from scipy.stats import binomtest
@@ -267,12 +267,18 @@ def test_the_page_shows_flagged_labels_with_their_texts(tmp_path):
     paths = write_audit(audit(), tmp_path / "new" / "out", columns={"message": TEXTS}, facts=[("Data", "messages")])
     assert [path.name for path in paths] == ["audit.csv", "pred_probs.npy", "audit.html"]
     page = paths[-1].read_text()
-    assert re.findall(r'data-index="(\d+)"', page) == ["6", "8"]
+    shown = data_of(page)
+    assert (shown["index"], shown["suggested"]) == ([6, 8], [0, 1])
     assert "About 2 of 4 labels look wrong" in page
     assert "<dt>Data</dt><dd>messages</dd>" in page
-    assert "<dt>message</dt><dd>A &lt;b&gt;hole&lt;/b&gt; in the road</dd>" in page
-    assert TEXTS[2] not in page
-    assert f"<dd>{'x' * 1439}…</dd>" in page
+    assert (shown["columns"], shown["cells"]) == (["message"], [[TEXTS[1]], ["x" * 1439 + "…"]])
+    assert "<b>hole" not in page
+    # Beside each, the most certain examples of the class that it has, and of the one that is suggested.
+    assert {name: each["cells"] for name, each in shown["typical"].items()} == {
+        "0": [[TEXTS[0]]],
+        "2": [[TEXTS[2]]],
+        "1": [],
+    }
     assert "symloss.fit.corrections(audit, &quot;corrected.csv&quot;)" in page
     assert np.array_equal(np.load(paths[1]), PROBABILITIES)
     rows = list(csv.DictReader(paths[0].read_text().splitlines()))

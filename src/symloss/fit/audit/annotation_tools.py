@@ -13,6 +13,7 @@ from typing import Any
 
 from symloss import __version__, checks
 from symloss.fit.audit import label_studio
+from symloss.fit.audit.export import suspicious
 from symloss.fit.audit.label_studio import storable
 from symloss.fit.audit.scores import Audit
 from symloss.writing import clear_write_errors, without_formula, write_whole
@@ -77,13 +78,8 @@ def export_audit(
     for name, values in {**shown, "rows": rows, "files": files}.items():
         if values is not None and len(values) != len(audit):
             raise ValueError(f"{checks.brief(name)} must have {len(audit)} values; got {len(values)}")
-    cells = {place: [str(values[place]) for values in shown.values()] for place in suspicious_places(audit)}
+    cells = {place: [str(values[place]) for values in shown.values()] for place in suspicious(audit)}
     return export_suspects(audit, Path(path), tool, list(shown), cells, rows, files, Path(folder), overwrite)
-
-
-def suspicious_places(audit: Audit) -> list[int]:
-    """Return the places of all flagged labels, the most suspicious first."""
-    return [int(place) for place in audit.order[audit.flagged[audit.order]]]
 
 
 def export_suspects(
@@ -104,7 +100,7 @@ def export_suspects(
         raise ValueError(f"{tool} needs {needed} to show; these examples have none. An export for csv lists them.")
     names, folder = [storable(name) for name in audit.class_names], Path(os.path.abspath(folder))
     columns, examples = [storable(name) for name in columns], []
-    for place in suspicious_places(audit):
+    for place in suspicious(audit):
         facts: dict[str, Any] = {"index": int(audit.positions[place])}
         if rows is not None:
             facts["row"] = int(rows[place])

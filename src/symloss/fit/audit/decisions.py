@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from symloss import checks
 from symloss.fit.audit.scores import Audit
 from symloss.writing import without_formula
 
-ACCEPTED, REJECTED = "accepted", "rejected"
+ACCEPTED, REJECTED, RELABELLED, UNSURE, UNUSABLE = "accepted", "rejected", "relabelled", "unsure", "unusable"
+LABELLING = (ACCEPTED, REJECTED, RELABELLED)
+"""The decisions for a class. The others name none."""
+DECISIONS = (*LABELLING, UNSURE, UNUSABLE)
 
 
 @dataclass(frozen=True)
@@ -19,17 +22,55 @@ class Decision:
     """What somebody decided about a label."""
 
     position: int  # of the example in the data set
-    decision: str  # what was decided: "accepted" or "rejected"
-    label: int | None  # the class that is right
+    decision: str  # one of DECISIONS
+    label: int | None  # the class that is right; None if the decision names none
     annotator: str = ""  # who decided
 
 
-def corrections(audit: Audit, decisions: Path | str | None = None, *, above: float = 0.0) -> dict[int, str]:
+@dataclass(frozen=True)
+class Outcome:
+    """What follows from the decisions of several people. Each field is by the position of an example."""
+
+    labels: dict[int, int] = field(default_factory=dict)  # the class that everybody decided for
+    unusable: list[int] = field(default_factory=list)  # the examples that everybody would leave out
+    conflicts: dict[int, list[Decision]] = field(default_factory=dict)  # the decisions that contradict each other
+
+
+def merge(decisions: Iterable[Decision]) -> Outcome:
+    """Merge the decisions of several people.
+
+    A person's last decision about a label counts. "unsure" contradicts nobody. Where people contradict each other,
+    nothing follows.
+
+    >>> merge([Decision(3, "accepted", 1, "Ann"), Decision(3, "relabelled", 1, "Ben"), Decision(4, "unsure", None)])
+    Outcome(labels={3: 1}, unusable=[], conflicts={})
+    """
+    last = {(one.position, one.annotator): one for one in decisions}
+    by_position: dict[int, list[Decision]] = {}
+    for one in last.values():
+        if one.decision != UNSURE:
+            by_position.setdefault(one.position, []).append(one)
+    outcome = Outcome()
+    for position, about in by_position.items():
+        label = about[0].label
+        if any(one.label != label for one in about):
+            outcome.conflicts[position] = about
+        elif label is None:
+            outcome.unusable.append(position)
+        else:
+            outcome.labels[position] = label
+    return outcome
+
+
+def corrections(
+    audit: Audit, decisions: Path | str | Sequence[Path | str] | None = None, *, above: float = 0.0
+) -> dict[int, str]:
     """Return the new label of each example to change, by its position in the data set.
 
     Args:
         audit: of the labels.
-        decisions: the CSV that the page wrote, of which the accepted labels count; None for every suggestion.
+        decisions: one or more files, CSVs that the page wrote or exports of Label Studio; None for every suggestion.
+            Accepted and relabelled labels are changed, unless people contradict each other.
         above: without decisions, only suggestions with at least this probability.
 
     >>> from symloss.fit import audit_labels
@@ -41,16 +82,20 @@ def corrections(audit: Audit, decisions: Path | str | None = None, *, above: flo
         checks.number("above", above, "[0, 1]")
         flagged = (audit.flagged & (audit.suggested_probs >= above)).nonzero()[0].tolist()
         return {int(audit.positions[place]): audit.class_names[audit.suggested[place]] for place in flagged}
-    decided = read_decisions(Path(decisions), audit)
-    return {
-        one.position: audit.class_names[one.label]
-        for one in decided
-        if one.decision == ACCEPTED and one.label is not None
-    }
+    paths = [decisions] if isinstance(decisions, Path | str) else decisions
+    return changes(audit, merge(one for path in paths for one in read_decisions(Path(path), audit)))
+
+
+def changes(audit: Audit, outcome: Outcome) -> dict[int, str]:
+    """Return the new label of each example whose decided class is not its label, by its position in the data set."""
+    given = dict(zip(audit.positions.tolist(), audit.given.tolist(), strict=True))
+    return {place: audit.class_names[label] for place, label in outcome.labels.items() if label != given[place]}
 
 
 def read_decisions(path: Path, audit: Audit) -> list[Decision]:
-    """Return the decisions in a CSV that the page wrote.
+    """Return the decisions in a CSV that the page wrote, or in an export of Label Studio.
+
+    Those without an annotator are signed with the file's name.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -61,18 +106,19 @@ def read_decisions(path: Path, audit: Audit) -> list[Decision]:
 
         return label_studio.read_decisions(path, audit)
     numbers = {without_formula(name): number for number, name in enumerate(audit.class_names)}
-    known = set(audit.positions.tolist())
+    given = dict(zip(audit.positions.tolist(), audit.given.tolist(), strict=True))
     found = []
     for line, row in enumerate(_rows(path), 2):
-        checks.choice(f"decision in line {line} of {path}", row.get("decision"), (ACCEPTED, REJECTED))
-        index, label = row.get("index") or "", row.get("corrected_label") or ""
-        if not index.isascii() or not index.isdigit() or int(index) not in known:
+        decision, index, label = (row.get(name) or "" for name in ("decision", "index", "corrected_label"))
+        checks.choice(f"decision in line {line} of {path}", decision, DECISIONS)
+        if not index.isascii() or not index.isdigit() or int(index) not in given:
             raise ValueError(
                 f"index in line {line} of {path} must be an example of the audit; got {checks.brief(index)}"
             )
-        if label not in numbers:
+        if decision in LABELLING and label not in numbers:
             raise ValueError(f"corrected_label in line {line} of {path} must be a class; got {checks.brief(label)}")
-        found.append(Decision(int(index), row["decision"] or "", numbers[label]))
+        named = given[int(index)] if decision == REJECTED else numbers[label] if decision in LABELLING else None
+        found.append(Decision(int(index), decision, named, row.get("annotator") or path.stem))
     return found
 
 
@@ -98,5 +144,14 @@ def expected_effect(audit: Audit, corrected: Mapping[int, str]) -> tuple[float, 
     >>> expected_effect(audit, corrections(audit))
     (0.8, 0.2)
     """
-    places = [place for place, position in enumerate(audit.positions.tolist()) if position in corrected]
-    return float(audit.suggested_probs[places].sum()), float(audit.given_probs[places].sum())
+    fixed = broken = 0.0
+    for place, position in enumerate(audit.positions.tolist()):
+        label = corrected.get(position)
+        if label is None:
+            continue
+        broken += float(audit.given_probs[place])
+        if label == audit.class_names[audit.suggested[place]]:
+            fixed += float(audit.suggested_probs[place])
+        elif audit.pred_probs is not None:  # somebody chose another class
+            fixed += float(audit.pred_probs[place, audit.class_names.index(label)])
+    return fixed, broken

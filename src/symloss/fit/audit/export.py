@@ -7,7 +7,7 @@ import functools
 import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,20 +21,20 @@ from symloss.writing import clear_write_errors, without_formula, write_whole
 FILES = CSV, PROBABILITIES, PAGE = "audit.csv", "pred_probs.npy", "audit.html"
 LABEL_COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
 """The columns that cleanlab's users know."""
-SUSPECTS = 400
-"""The most suspicious labels on a page."""
+TYPICAL = 3
+"""The most certain examples of a class that the page shows beside the suspicious ones."""
 READER = 'symloss.fit.corrections(audit, "corrected.csv")'
 """What reads the CSV of decisions that the page writes."""
-ROW = 1440
-"""The most characters of an example's cells."""
+ROW, SHORT_ROW, ALL_ROWS = 1440, 160, 2**24
+"""Characters of an example's cells: at most, if there are many examples, and of all examples."""
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A label that looks wrong, as the page shows it."""
+    """An example as the page shows it: one whose label looks wrong, or a typical one of its class."""
 
     place: int  # its place in the audit
-    picture: bytes | None = None  # the example as a PNG file; None if it is not an image
+    picture: bytes | None = None  # the example as a PNG or JPEG file; None if it is not an image, or not embedded
     cells: tuple[str, ...] = ()  # the example's cells, for the document's columns
 
 
@@ -52,6 +52,7 @@ class AuditDocument:
     reader: str = ""  # the command or call that reads the CSV of decisions; empty if nothing does
     headline: str | None = None  # the title of the page; None for the number of labels that look wrong
     notice: str = ""  # a warning for the top of the page
+    typical: Mapping[int, Sequence[Suspect]] = field(default_factory=dict)  # the most certain examples of each class
 
     @property
     def title(self) -> str:
@@ -103,12 +104,16 @@ def write_audit(
     for name, values in shown.items():
         if len(values) != len(audit):
             raise ValueError(f"columns must have {len(audit)} values each; got {len(values)} in {checks.brief(name)}")
-    suspects = [
-        Suspect(place, cells=shortened(str(values[place]) for values in shown.values())) for place in suspicious(audit)
-    ]
+    places, certain = suspicious(audit), typical(audit)
+
+    def examples(chosen: Iterable[int]) -> tuple[Suspect, ...]:
+        cells = {place: [str(values[place]) for values in shown.values()] for place in chosen}
+        return tuple(Suspect(place, None, shortened(texts, len(places))) for place, texts in cells.items())
+
     truth = measured(audit)
     facts = [*facts, ("Measured", truth)] if truth is not None else facts
-    document = AuditDocument(audit, tuple(facts), tuple(suspects), tuple(shown), reader=READER)
+    of_classes = {number: examples(chosen) for number, chosen in certain.items()}
+    document = AuditDocument(audit, tuple(facts), examples(places), tuple(shown), reader=READER, typical=of_classes)
     return write_document(document, Path(folder))
 
 
@@ -136,19 +141,33 @@ def measured(audit: Audit) -> str | None:
 
 
 def suspicious(audit: Audit) -> list[int]:
-    """Return the places of the flagged labels that a page shows, the most suspicious first."""
-    flagged = audit.order[audit.flagged[audit.order]]
-    return [int(place) for place in flagged[:SUSPECTS]]
+    """Return the places of the flagged labels, the most suspicious first."""
+    flagged: list[int] = audit.order[audit.flagged[audit.order]].tolist()
+    return flagged
 
 
-def shortened(cells: Iterable[str]) -> tuple[str, ...]:
-    """Return the cells of an example, cut to fit on a page. The fewer cells, the longer each may be.
+def typical(audit: Audit) -> dict[int, list[int]]:
+    """Return the places of the most certain labels of each class that suspicious labels are given, or are suggested.
+
+    The classes of most suspicious labels come first.
+    """
+    named = np.concatenate([audit.given[audit.flagged], audit.suggested[audit.flagged]])
+    certain = audit.order[~audit.flagged[audit.order]][::-1]
+    certain = certain[np.argsort(audit.given[certain], kind="stable")]
+    starts = np.searchsorted(audit.given[certain], np.arange(len(audit.class_names) + 1))
+    counts = np.bincount(named, minlength=len(audit.class_names))
+    classes = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)].tolist()
+    return {number: certain[starts[number] : starts[number + 1]][:TYPICAL].tolist() for number in classes}
+
+
+def shortened(cells: Iterable[str], examples: int = 1) -> tuple[str, ...]:
+    """Return the cells of an example, cut to fit on a page. The fewer cells and examples, the longer each may be.
 
     >>> shortened(["a" * 800, "b" * 800])[0] == "a" * 719 + "…"
     True
     """
     cells = tuple(cells)
-    most = ROW // max(1, len(cells))
+    most = max(SHORT_ROW, min(ROW, ALL_ROWS // max(1, examples))) // max(1, len(cells))
     return tuple(cell if len(cell) <= most else cell[: most - 1] + "…" for cell in cells)
 
 

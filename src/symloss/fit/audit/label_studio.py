@@ -14,7 +14,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from symloss import checks
-from symloss.fit.audit.decisions import ACCEPTED, REJECTED, Decision
+from symloss.fit.audit.decisions import ACCEPTED, REJECTED, RELABELLED, UNSURE, UNUSABLE, Decision
 from symloss.fit.audit.scores import Audit
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 EXAMPLE, LABEL, PROBLEM = "example", "label", "problem"
 """The names of the tags in the labelling interface: what is shown, and what is chosen."""
-RELABELLED = "relabelled"
-PROBLEMS = UNSURE, UNUSABLE = "unsure", "unusable"
+PROBLEMS = UNSURE, UNUSABLE
 """What may be chosen in place of a label."""
 KEY = "symloss_audit"
 """The field of a task that says which audit it is of."""
