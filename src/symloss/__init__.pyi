@@ -11,6 +11,7 @@ from symloss import (
     theory as theory,
     training as training,
 )
+from symloss.fit.audit.probabilities import audit as audit
 from symloss.fit.estimator import RobustClassifier as RobustClassifier
 from symloss.losses.catalogue.paper import (
     SGCE as SGCE,

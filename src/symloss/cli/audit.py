@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import os
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -13,7 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from symloss.checks import shown_score
-from symloss.cli.options import AsJson, Encoder, Model, Overwrite, Top, Trained, flag, option, with_options
+from symloss.cli.options import (
+    DATA,
+    AsJson,
+    Chosen,
+    Encoder,
+    Model,
+    Overwrite,
+    Top,
+    argument,
+    flag,
+    option,
+    with_options,
+)
 from symloss.cli.output import print_json, print_rows, say, visible
 from symloss.data.source import TABLES, DataSource, warn
 from symloss.data.tables import open_table, spreadsheet_row
@@ -21,9 +34,20 @@ from symloss.encoders.names import HUB, check_named
 from symloss.fit.audit import annotation_tools, decisions as decided, export
 from symloss.fit.audit.decisions import Outcome
 from symloss.fit.audit.export import AuditDocument, Suspect
-from symloss.fit.folder import OF_AUDITS, SOURCE, LabelSource, finished_fit, holds_fit, load_audit, load_source
+from symloss.fit.folder import (
+    AUDIT,
+    OF_AUDITS,
+    SOURCE,
+    LabelSource,
+    finished_fit,
+    holds_fit,
+    holds_labels,
+    load_audit,
+    load_source,
+    refuse_other_audit,
+)
 from symloss.training.settings import displayed_noise
-from symloss.writing import clear_write_errors, without_formula, write_whole
+from symloss.writing import clear_write_errors, without_formula, write_whole, write_whole_folder
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet, Origin
@@ -34,13 +58,16 @@ MOVES = "moves.csv"
 PICTURE_BYTES = 6 * 2**20  # the most bytes of pictures on a page
 COLUMNS = 12  # the most columns of a table on a page
 CORRECTIONS = "Corrections"
+FORMATS = ".npy, .npz, .csv, .tsv or .parquet"
 MEASURED = ("really_wrong", "average_precision", "precision", "recall", "right_suggestions")
 """What is known of an audit where the true labels are known."""
 
+Audited = Annotated[Path | None, argument("Folder of a finished `train`, `fit` or audit.")]
 
-@with_options("skip_bad")
+
+@with_options("label", "image", "skip_bad")
 def audit(
-    run: Trained,
+    run: Audited = None,
     model: Model = None,
     top: Top = 10,
     out: Annotated[Path | None, option("Output folder.", "--out", "-o", shown="the run's folder")] = None,
@@ -73,10 +100,22 @@ def audit(
     ] = None,
     overwrite: Overwrite = False,
     encoder: Encoder = None,
+    labels: Annotated[Path | None, option(f"Labels: {FORMATS}, or a line each in a text file.", panel=DATA)] = None,
+    pred_probs: Annotated[Path | None, option(f"Their out-of-fold probabilities: {FORMATS}.", panel=DATA)] = None,
+    class_names: Annotated[
+        str | None, option("Names of the classes in the order of the columns: a,b,c or a text file.", panel=DATA)
+    ] = None,
+    items: Annotated[
+        Path | None,
+        option("What is labelled, in the order of the labels: table, image folder, or text file of paths.", panel=DATA),
+    ] = None,
     *,
-    options: dict[str, Any],
+    options: Chosen,
 ) -> None:
     """Estimate how many training labels are wrong, rank them, and suggest corrections.
+
+    RUN is the folder of a finished `train` or `fit`. For any other model, pass --labels, --pred-probs and --out; RUN is
+    that folder later.
 
     Writes audit.csv, pred_probs.npy (for other programs) and audit.html (to review suspicious labels, and to accept or
     reject suggestions). A fit already has these files; its labels are listed. Your data is never changed.
@@ -93,30 +132,32 @@ def audit(
         )
     if tool_file is not None:
         annotation_tools.targets(tool_file[1], tool_file[0], overwrite)
-    fit = holds_fit(run)
-    if fit and model is not None:
-        raise ValueError(f"`--model` does not apply to {run}, the folder of a `fit`.")
-    if fit and out is not None and not apply:
-        raise ValueError("`--out` requires `--apply` for a fit, whose other files exist already.")
-    found = _of_fit(run, encoder) if fit else _of_run(run, model, options | {"encoder": encoder})
+    own = Own(labels, pred_probs, class_names, items)
+    _check_source(run, out, own, options, apply)
+    if run is None:
+        assert out is not None
+        run, written, out = out, _write_own(own, out, overwrite, options), None
+        found = _of_labels(run)._replace(files=tuple(written))
+    else:
+        found = _open(run, model, encoder, "--out" if out is not None and not apply else None, options)
     if apply and found.document.notice and not force:
         raise ValueError(f"{run}: {found.document.notice} To apply its suggestions anyway, add --force.")
     known, corrected = found.document.audit, _target(found.source, out or run, overwrite) if apply else None
-    labels, of_people = _corrections(known, decisions, above or 0.0) if apply else ({}, Outcome())
+    changes, of_people = _corrections(known, decisions, above or 0.0) if apply else ({}, Outcome())
     exported = [] if tool_file is None else _export(found, *tool_file, overwrite)
-    files = [] if fit else export.write_document(found.document, out or run)
+    files = export.write_document(found.document, out or run) if found.files is None else list(found.files)
     files += exported
     if corrected is not None:
-        write_corrected(found.source, found.origin, labels, corrected, of_people.unusable)
+        write_corrected(found.source, found.origin, changes, corrected, of_people.unusable)
         files.append(corrected)
     if as_json:
         print_json(_as_json(found, top, files) | (_people_as_json(found.document, of_people) if apply else {}))
     else:
         _print(found, top)
         if apply:
-            mended, broken = decided.expected_effect(known, labels)
+            mended, broken = decided.expected_effect(known, changes)
             say(
-                f"{len(labels):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} "
+                f"{len(changes):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} "
                 f"and breaks about {broken:.0f}."
             )
             _print_people(found.document, of_people)
@@ -134,6 +175,84 @@ def _corrections(audit: Audit, decisions: Sequence[Path] | None, above: float) -
     return decided.changes(audit, outcome), outcome
 
 
+class Own(NamedTuple):
+    """The files of labels and probabilities of any model, and what belongs to them."""
+
+    labels: Path | None
+    pred_probs: Path | None
+    class_names: str | None
+    items: Path | None
+
+
+def _check_source(run: Path | None, out: Path | None, own: Own, options: Chosen, apply: bool) -> None:
+    """Raise ValueError unless there is either a run, or labels with probabilities and an output folder."""
+    names = ("--labels", "--pred-probs", "--class-names", "--items")
+    given = [name for name, value in zip(names, own, strict=True) if value is not None]
+    given += [f"--{name}" for name in ("label", "image") if name in options.given]
+    if run is not None and given:
+        raise ValueError(f"`{given[0]}` does not apply to the folder of a run; leave out {str(run)!r}.")
+    if run is None and (own.labels is None or own.pred_probs is None or out is None):
+        raise ValueError("Pass the folder of a `train` or `fit`, or `--labels`, `--pred-probs` and `--out`.")
+    if run is None and apply:
+        raise ValueError(
+            f"`--apply` needs an audit that exists: run the command without it, then `symloss audit {out}`."
+        )
+
+
+def _open(run: Path, model: str | None, encoder: str | None, excess: str | None, options: Chosen) -> Found:
+    """Return the audit of a folder. ``excess`` is an option that only a run takes."""
+    of_labels = holds_labels(run)
+    if not of_labels and not holds_fit(run):
+        return _of_run(run, model, options | {"encoder": encoder})
+    kind = "an audit" if of_labels else "a `fit`"
+    if model is not None:
+        raise ValueError(f"`--model` does not apply to {run}, the folder of {kind}.")
+    if excess is not None:
+        raise ValueError(f"`{excess}` requires `--apply` for {kind}, whose other files exist already.")
+    return _of_labels(run) if of_labels else _of_fit(run, encoder)
+
+
+def _write_own(own: Own, out: Path, overwrite: bool, options: Chosen) -> list[Path]:
+    """Audit labels with probabilities of any model, write the folder of the audit, and return its files."""
+    from symloss.fit.audit.files import open_items, read_class_names, read_labels, read_probabilities, save
+    from symloss.fit.audit.probabilities import audit
+
+    assert own.labels is not None
+    assert own.pred_probs is not None
+    refuse_other_audit(out, overwrite)
+    chances, columns = read_probabilities(own.pred_probs)
+    names = columns if own.class_names is None else read_class_names(own.class_names)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = audit(read_labels(own.labels, options["label"]), chances, class_names=names)
+    notice = " ".join(str(each.message) for each in caught)
+    items = own.items or (own.labels if own.labels.suffix.lower() in TABLES else "")
+    source = DataSource(str(items), label=options["label"], image=options["image"])
+    data = open_items(source, found)
+    low, high = found.n_wrong_interval
+    facts = [
+        ("Labels", str(own.labels)),
+        ("Probabilities", str(own.pred_probs)),
+        ("Items", str(items) or None),
+        ("Wrong labels", f"{found.n_wrong:,}, range {low:,} to {high:,}"),
+        ("Ranked by", "probability that the label is right, given the model's probabilities"),
+    ]
+    reader = f"symloss audit {out} --apply --decisions FILE"
+    document = compose(found, facts, data, source, reader=reader, notice=notice)
+    with write_whole_folder(out, drop=(*export.FILES, *OF_AUDITS, AUDIT)) as new:
+        save(found, source, data, notice, new)
+        return [out / path.name for path in export.write_document(document, new, probabilities=False)]
+
+
+def _of_labels(folder: Path) -> Found:
+    """Return the audit in a folder, if its items are still the same."""
+    from symloss.fit.audit.files import load
+
+    audit, source, data, notice = load(folder)
+    document = compose(audit, (), data, source.source, suspects=False, notice=notice)
+    return Found(document, source, data.train.origin, "probabilities", files=())
+
+
 class Found(NamedTuple):
     """The audit of a run or a fit, and where its labels came from."""
 
@@ -142,6 +261,7 @@ class Found(NamedTuple):
     origin: Origin
     method: str  # how the wrong labels were counted
     learned: bool = True  # whether the model knows anything of the labels
+    files: tuple[Path, ...] | None = None  # what was written; None if the files of the audit are to be written
 
 
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
@@ -180,7 +300,7 @@ def _of_fit(folder: Path, encoder: str | None = None) -> Found:
         raise ValueError(f"{source.source.data} has changed since the fit in {folder}: other data, or other labels.")
     audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
     document = compose(audit, (), data, source.source, suspects=False, notice=result["warning"] or "")
-    return Found(document, source, data.train.origin, "the fit", result["learned"])
+    return Found(document, source, data.train.origin, "the fit", result["learned"], ())
 
 
 def _print(found: Found, top: int) -> None:
@@ -345,6 +465,8 @@ def printed(row: dict[str, Any]) -> dict[str, Any]:
 def _target(source: LabelSource, out: Path, overwrite: bool) -> Path:
     """Return the file that will be written into a folder: the corrected table, or the moves of image files."""
     name, data = source.source.data, Path(source.source.data)
+    if not name:
+        raise ValueError("`--apply` needs the labelled items: audit again with `--items`.")
     own = not source.source.is_published
     is_table = own and data.suffix.lower() in TABLES and data.is_file()
     if not is_table and not (own and data.is_dir()):
@@ -354,6 +476,8 @@ def _target(source: LabelSource, out: Path, overwrite: bool) -> Path:
             "`--apply` corrects labels as they are in the data; this run added noise to them, "
             f"{displayed_noise(name, source.noise)}"
         )
+    if is_table:
+        open_table(data).require(source.source.label, "label")
     path = out / (data.with_stem(f"{data.stem}-corrected").name if is_table else MOVES)
     if path.exists() and not overwrite:
         raise ValueError(f"{path} exists already; add `--overwrite` to replace it.")

@@ -177,6 +177,8 @@ def image_moves(folder: Path, files: Sequence[str], labels: Mapping[int, str]) -
     taken, moves = set(files), []
     for place, label in labels.items():
         parts = PurePath(files[place]).parts
+        if len(parts) < depth + 2:
+            raise ValueError(f"{folder} must have a folder for each class; got {files[place]!r} outside of one")
         path = new = PurePath(*parts[:depth], label, *parts[depth + 1 :])
         number = 0
         while str(new) in taken:  # path-1, path-2, ...

@@ -27,6 +27,8 @@ from symloss.writing import repair_folder, write_whole, write_whole_folder
 RESULT, SOURCE, LABELS = "fit.json", "source.json", "audit.npz"
 OF_AUDITS = (DATA, SOURCE, LABELS)
 """The files of a fit that an audit is read from."""
+AUDIT = "audit.json"
+"""What makes a folder that of an audit of labels and probabilities in files, see :mod:`symloss.fit.audit.files`."""
 WORK = "unfinished"
 """The folder, inside that of the fit, for intermediate results. The same command resumes from it after a kill."""
 FORMAT = 2
@@ -63,6 +65,23 @@ def refuse_other_folder(folder: Path) -> None:
             f"--out must be a new or empty folder, or that of another fit; got {str(folder)!r}, which holds "
             f"{checks.brief(sorted(held)[0])}"
         )
+
+
+def holds_labels(folder: Path) -> bool:
+    """Return whether a folder holds an audit of labels and probabilities in files."""
+    repair_folder(folder)
+    return (folder / AUDIT).is_file()
+
+
+def refuse_other_audit(folder: Path, overwrite: bool) -> None:
+    """Raise ValueError unless an audit may be written to a folder."""
+    if holds_labels(folder):
+        if not overwrite:
+            raise ValueError(f"{folder} holds an audit already; add `--overwrite` to replace it.")
+    elif is_saved_fit(folder):
+        raise ValueError(f"{folder} holds a model of `symloss fit`. Choose another folder.")
+    else:
+        refuse_other_folder(folder)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -14,12 +16,12 @@ CERTAIN, FEWEST = 0.2, 30
 """The share of the rows that are predicted with most certainty, and the least number of them."""
 
 
-def rate_range(scores: Floats, noisy: Rows) -> tuple[float, float]:
+def rate_range(scores: Floats, noisy: Rows, certain: Sequence[float] = (CERTAIN,)) -> tuple[float, float]:
     """Return the least and the greatest share of wrong labels that held-out scores (N, C) allow.
 
     At the upper end all doubt is noise: every label that is not the prediction is wrong. At the lower end all doubt is
     overlap: labels are wrong as often as where the prediction is most certain, or as the most likely transition matrix
-    says, whichever is less.
+    says, whichever is less. ``certain`` has the shares of the rows that count as most certain; the least counts.
 
     >>> scores = np.repeat([[2.0, 0.0], [0.0, 2.0]], 500, 0)
     >>> noisy = np.repeat([0, 1], 500)
@@ -31,9 +33,9 @@ def rate_range(scores: Floats, noisy: Rows) -> tuple[float, float]:
     rows, labels = torch.from_numpy(scores), torch.from_numpy(noisy)
     likely, _ = noise_rate_interval(calibrate(rows, labels), rows, labels, draws=40)
     differs = scores.argmax(1) != noisy
-    certain = np.argsort(-rows.softmax(1).amax(1).numpy(), kind="stable")[: max(FEWEST, int(CERTAIN * len(noisy)))]
-    low, high = (_end(differs[certain], -ERRORS), _end(differs, ERRORS))
-    return max(0.0, min(low, likely)), min(1.0, high)
+    order = np.argsort(-rows.softmax(1).amax(1).numpy(), kind="stable")
+    lows = [_end(differs[order[: max(FEWEST, int(share * len(noisy)))]], -ERRORS) for share in certain]
+    return max(0.0, min(*lows, likely)), min(1.0, _end(differs, ERRORS))
 
 
 def _end(differs: Rows, errors: float) -> float:

@@ -68,8 +68,7 @@ class AuditDocument:
     @functools.cached_property
     def predicted(self) -> NDArray[np.int64]:
         """(N,), the suggestion for each flagged label; the most probable class of the others."""
-        likely = self.audit.given if self.audit.pred_probs is None else self.audit.pred_probs.argmax(1)
-        return np.where(self.audit.flagged, self.audit.suggested, likely)
+        return np.where(self.audit.flagged, self.audit.suggested, self.audit.most_probable)
 
     def name(self, place: int) -> str:
         """Return what a person would look for: the file, the row of the table, or the number of the example."""
@@ -171,11 +170,11 @@ def shortened(cells: Iterable[str], examples: int = 1) -> tuple[str, ...]:
     return tuple(cell if len(cell) <= most else cell[: most - 1] + "…" for cell in cells)
 
 
-def write_document(document: AuditDocument, folder: Path) -> list[Path]:
-    """Write the CSV, the probabilities and the page to a folder, and return their paths."""
+def write_document(document: AuditDocument, folder: Path, *, probabilities: bool = True) -> list[Path]:
+    """Write the CSV, the probabilities unless the user has them, and the page to a folder, and return their paths."""
     # A file name that is not valid Unicode must not stop the others.
     contents = {CSV: csv_text(document).encode(errors="backslashreplace")}
-    if document.audit.pred_probs is not None:
+    if probabilities and document.audit.pred_probs is not None:
         array = io.BytesIO()
         np.save(array, document.audit.pred_probs, allow_pickle=False)
         contents[PROBABILITIES] = array.getvalue()

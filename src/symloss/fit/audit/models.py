@@ -87,6 +87,7 @@ def audit_fit(
         given_probs=found.label_scores,
         suggested_probs=suggested,
         pred_probs=model.oof_probabilities_.astype(np.float64),
+        transition=model.transition_,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+import mmap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -14,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from symloss import checks, extras
 
+BLOCK = 1_000_000
+"""Probabilities in memory at a time."""
 SHOWN = 5
 """How many of the flagged labels the text of an audit lists."""
 
@@ -37,6 +40,7 @@ class Audit:
         suggested_probs: (N,), the probability that each suggestion is right, by the model.
         pred_probs: (N, C), the probabilities of the classes, without a look at the label; None if they were not kept.
         truth: (N,), the true labels where somebody knows them. They are used to measure, never to flag.
+        transition: (C, C), a row for each true class: the probability of each label; None if it was not estimated.
     """
 
     given: NDArray[np.int64]
@@ -49,8 +53,9 @@ class Audit:
     positions: NDArray[np.int64]
     given_probs: NDArray[np.float64]
     suggested_probs: NDArray[np.float64]
-    pred_probs: NDArray[np.float64] | None = None
+    pred_probs: NDArray[np.floating[Any]] | None = None
     truth: NDArray[np.int64] | None = None
+    transition: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.given)
@@ -98,6 +103,13 @@ class Audit:
         return np.argsort(self.label_scores, kind="stable").astype(np.int64)
 
     @property
+    def most_probable(self) -> NDArray[np.int64]:
+        """(N,), the most probable class of each example; its label where probabilities were not kept."""
+        if self.pred_probs is None:
+            return self.given
+        return np.concatenate([np.zeros(0, np.int64), *(block.argmax(1) for _, block in blocks(self.pred_probs))])
+
+    @property
     def really_wrong(self) -> int | None:
         """How many labels are wrong; None where the truth is not known."""
         return None if self.truth is None else int((self.given != self.truth).sum())
@@ -131,6 +143,21 @@ class Audit:
     def _found(self) -> int:
         assert self.truth is not None
         return int((self.flagged & (self.given != self.truth)).sum())
+
+
+def blocks(probabilities: NDArray[np.floating[Any]]) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Yield rows of probabilities (N, C) that fit in memory, in float64, with their places."""
+    rows = max(1, BLOCK // probabilities.shape[1])
+    for start in range(0, len(probabilities), rows):
+        place = slice(start, start + rows)
+        yield place, np.asarray(probabilities[place], np.float64)
+        release(probabilities)
+
+
+def release(array: NDArray[Any]) -> None:
+    """Give the pages of a read-only memory-mapped file back, which would otherwise count as memory in use."""
+    if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def audit_labels(
