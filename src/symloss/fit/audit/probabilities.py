@@ -223,7 +223,7 @@ def _check_rows(chances: Floats, given: Rows, names: Sequence[str]) -> None:
         warnings.warn(CHANCE, stacklevel=3)
     least = np.argsort(certainty, kind="stable")[: max(FEWEST, int(LEAST_CERTAIN * len(given)))]
     unsure = right[least].mean() > MEMORISED and certainty[least].mean() < UNSURE
-    if unsure or (right.mean() > ALL and len(given) >= MANY_ROWS):
+    if (unsure and len(least) >= FEWEST) or (right.mean() > ALL and len(given) >= MANY_ROWS):
         warnings.warn(SEEN.format(100 * right.mean()), stacklevel=3)
     unused = np.flatnonzero(frequency == 0)
     if len(unused):
