@@ -42,12 +42,16 @@ def test_every_block_is_python_or_shell():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Where a reader would try it: with photos, losses of their own and the files of the repository."""
+    """Where a reader would try it: with photos, a table, losses of their own and the files of the repository."""
     monkeypatch.chdir(tmp_path)
     for number in range(24):  # two classes that can be told apart, with a wrong label each
         pixels = random_bytes(16, 16, 3, seed=number) // 2 + 100 * (number % 2 != number // 22)
         save_image(tmp_path / "photos" / f"class{number % 2}" / f"{number}.png", pixels)
     save_image(tmp_path / "new-photos" / "new.png", random_bytes(16, 16, 3))
+    true, names = np.arange(90) % 3, ("Barolo", "Grignolino", "Barbera")
+    np.save(tmp_path / "pred_probs.npy", 0.7 * np.eye(3)[true] + 0.1)
+    rows = [f"{row},{names[(kind + (row % 8 == 0)) % 3]}\n" for row, kind in enumerate(true)]
+    (tmp_path / "wines.csv").write_text("alcohol,wine\n" + "".join(rows))
     for module in ("mylosses.py", "mypackage/losses.py"):
         (tmp_path / module).parent.mkdir(exist_ok=True)
         (tmp_path / module).write_text(OWN)

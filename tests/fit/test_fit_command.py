@@ -122,7 +122,7 @@ def test_an_audit_that_does_not_belong_to_the_data_is_refused(copied, ends):
         assert "bugs.csv has changed since the fit in model: other data, or other labels." in refusal()
     (copied / "bugs.csv").write_text(table)
     assert "`--model` does not apply to model, the folder of a `fit`." in refusal("--model", "mlp")
-    assert "`--out` requires `--apply` for a fit" in refusal("--out", "elsewhere")
+    assert "`--out` requires `--apply` for a `fit`" in refusal("--out", "elsewhere")
     model, kept = copied / "model", dict(np.load(copied / "model" / "audit.npz"))
     source = {"data": "bugs.csv", "noise": "clean"}
     for name, content, said in (

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from data_helpers import save_image
+from hostile_pickle import Bomb
 from in_turn import in_turn
 from refusals import all_refused, refused
 from sklearn.datasets import load_digits
@@ -57,6 +58,16 @@ def test_scores_are_the_exact_posterior(transition, power):
     assert (found.suggested == truth)[found.flagged & wrong].mean() > 0.95
 
 
+def test_a_flagged_label_is_never_suggested_again():
+    """Where classes overlap, many labels are a little doubtful, and the flagged ones may still be the most probable."""
+    random = np.random.default_rng(0)
+    chances = random.dirichlet([3.0] * CLASSES, SIZE)
+    noisy = (random.random((SIZE, 1)) > chances.cumsum(1)).sum(1).clip(max=CLASSES - 1)
+    found = symloss.audit(noisy, chances)
+    assert found.flagged.any()
+    assert (found.suggested != noisy)[found.flagged].all()
+
+
 def test_without_noise_hardly_anything_is_flagged():
     chances, truth, _ = drawn(np.eye(CLASSES))
     found = symloss.audit(truth, chances)
@@ -71,6 +82,11 @@ def test_the_data_decide_between_noise_and_overlap():
     wrong = (truth != noisy).mean()
     overlap, chosen = calibrate(scores, labels).noise_rate, calibrate(scores, labels, separation=None).noise_rate
     assert overlap < wrong - 0.1
+    random = np.random.default_rng(0)
+    doubt = random.uniform(0.05, 0.95, SIZE)
+    hopeless = torch.from_numpy(np.log(np.stack([doubt, 1 - doubt], 1)))
+    found = calibrate(hopeless, torch.from_numpy((random.random(SIZE) > doubt).astype(int)), separation=None)
+    assert found.noise_rate < 0.1  # certain classes would make a fifth of the labels wrong
     assert abs(chosen - wrong) < 0.05
     uniform, truth, noisy = drawn(SYMMETRIC)
     scores, labels = torch.from_numpy(np.log(uniform)), torch.from_numpy(noisy)
@@ -237,7 +253,7 @@ def test_images_and_other_formats(ends, workplace):
 
 def test_wrong_files_and_mixtures_are_refused(ends, workplace):
     folder, _, names = workplace
-    np.save(folder / "objects.npy", np.array([{}, []], dtype=object), allow_pickle=True)
+    np.savez(folder / "objects.npz", labels=np.array([Bomb(folder / "harm"), []], dtype=object))
     (folder / "short.txt").write_text("files/none.png\n")
     pd.DataFrame({"label": names[::-1]}).to_csv(folder / "turned.csv", index=False)
     own = ["--labels", "labels.txt", "--pred-probs", "p.npy", "--out", "out"]
@@ -245,7 +261,7 @@ def test_wrong_files_and_mixtures_are_refused(ends, workplace):
         "Pass the folder of a `train` or `fit`, or `--labels`, `--pred-probs` and `--out`.": own[:2],
         "`--labels` does not apply to the folder of a run": ["out", *own],
         "`--apply` needs an audit that exists": [*own, "--apply", "--all"],
-        "must hold a NumPy array of numbers or text": ["--labels", "objects.npy", *own[2:]],
+        "must hold a NumPy array of numbers or text": ["--labels", "objects.npz", *own[2:]],
         "must be an existing file; got 'none.txt'": ["--labels", "none.txt", *own[2:]],
         "must end in .npy, .npz, .csv, .tsv, .parquet": [*own[:2], "--pred-probs", "labels.txt", *own[4:]],
         "must have one item for each label; got 1 items and 120 labels": [*own, "--items", "short.txt"],
@@ -253,5 +269,6 @@ def test_wrong_files_and_mixtures_are_refused(ends, workplace):
     }.items():
         assert message in ends(2, folder, "audit", *words), message
     assert not (folder / "out").exists()
+    assert not (folder / "harm").exists()
     with refused(ValueError, "positions must be whole numbers"):
         symloss.audit([0, 1], [[0.9, 0.1], [0.2, 0.8]], positions=[0.5, 1])
