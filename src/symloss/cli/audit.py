@@ -58,6 +58,7 @@ MOVES = "moves.csv"
 PICTURE_BYTES = 6 * 2**20  # the most bytes of pictures on a page
 COLUMNS = 12  # the most columns of a table on a page
 CORRECTIONS = "Corrections"
+PROBABILITIES = "probabilities"  # how the wrong labels were counted
 FORMATS = ".npy, .npz, .csv, .tsv or .parquet"
 MEASURED = ("really_wrong", "average_precision", "precision", "recall", "right_suggestions")
 """What is known of an audit where the true labels are known."""
@@ -136,8 +137,7 @@ def audit(
     _check_source(run, out, own, options, apply)
     if run is None:
         assert out is not None
-        run, written, out = out, _write_own(own, out, overwrite, options), None
-        found = _of_labels(run)._replace(files=tuple(written))
+        run, found, out = out, _write_own(own, out, overwrite, options), None
     else:
         found = _open(run, model, encoder, "--out" if out is not None and not apply else None, options)
     if apply and found.document.notice and not force:
@@ -212,8 +212,8 @@ def _open(run: Path, model: str | None, encoder: str | None, excess: str | None,
     return _of_labels(run) if of_labels else _of_fit(run, encoder)
 
 
-def _write_own(own: Own, out: Path, overwrite: bool, options: Chosen) -> list[Path]:
-    """Audit labels with probabilities of any model, write the folder of the audit, and return its files."""
+def _write_own(own: Own, out: Path, overwrite: bool, options: Chosen) -> Found:
+    """Audit labels with the probabilities of any model, and write the folder of the audit."""
     from symloss.fit.audit.files import open_items, read_class_names, read_labels, read_probabilities, save
     from symloss.fit.audit.probabilities import audit
 
@@ -240,8 +240,9 @@ def _write_own(own: Own, out: Path, overwrite: bool, options: Chosen) -> list[Pa
     reader = f"symloss audit {out} --apply --decisions FILE"
     document = compose(found, facts, data, source, reader=reader, notice=notice)
     with write_whole_folder(out, drop=(*export.FILES, *OF_AUDITS, AUDIT)) as new:
-        save(found, source, data, notice, new)
-        return [out / path.name for path in export.write_document(document, new, probabilities=False)]
+        labels = save(found, source, data, notice, new)
+        files = tuple(out / path.name for path in export.write_document(document, new, probabilities=False))
+    return Found(document, labels, data.train.origin, PROBABILITIES, files=files)
 
 
 def _of_labels(folder: Path) -> Found:
@@ -250,7 +251,7 @@ def _of_labels(folder: Path) -> Found:
 
     audit, source, data, notice = load(folder)
     document = compose(audit, (), data, source.source, suspects=False, notice=notice)
-    return Found(document, source, data.train.origin, "probabilities", files=())
+    return Found(document, source, data.train.origin, PROBABILITIES, files=())
 
 
 class Found(NamedTuple):

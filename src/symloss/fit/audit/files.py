@@ -141,11 +141,13 @@ def _check_order(where: str, texts: Sequence[str], audit: Audit) -> None:
         )
 
 
-def save(audit: Audit, source: DataSource, data: DataSet, notice: str, folder: Path) -> None:
+def save(audit: Audit, source: DataSource, data: DataSet, notice: str, folder: Path) -> LabelSource:
     """Write what ``symloss audit FOLDER`` needs to list the labels again and to correct them."""
+    labels = LabelSource(source, "clean", data.train.fingerprint())
     RunFolder(folder).write(DATA, asdict(data.description()))
-    save_audit(audit, LabelSource(source, "clean", data.train.fingerprint()), folder)
+    save_audit(audit, labels, folder)
     RunFolder(folder).write(AUDIT, {"format": FORMAT, "notice": notice})
+    return labels
 
 
 def load(folder: Path) -> tuple[Audit, LabelSource, DataSet, str]:
