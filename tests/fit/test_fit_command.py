@@ -255,6 +255,7 @@ def test_where_classes_overlap_the_advice_is_careful(tmp_path, ends):
     refused = ends(2, tmp_path, "audit", "fit", "--apply", "--all")
     assert all(words in refused for words in (warning, "add --force"))
     assert not (tmp_path / "fit" / "near-corrected.csv").exists()
+    assert re.search(r"labels look wrong \(.*; range \d", ends(0, tmp_path, "audit", "fit"))
     listed = json.loads(ends(0, tmp_path, "audit", "fit", "--apply", "--all", "--force", "--json"))
     assert warning in listed["warning"]
     assert all(isinstance(row["score"], float) for row in listed["top"])

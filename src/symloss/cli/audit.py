@@ -58,6 +58,7 @@ MOVES = "moves.csv"
 PICTURE_BYTES = 6 * 2**20  # the most bytes of pictures on a page
 COLUMNS = 12  # the most columns of a table on a page
 CORRECTIONS = "Corrections"
+LEVEL = "95 % interval"
 PROBABILITIES = "probabilities"  # how the wrong labels were counted
 FORMATS = ".npy, .npz, .csv, .tsv or .parquet"
 MEASURED = ("really_wrong", "average_precision", "precision", "recall", "right_suggestions")
@@ -263,6 +264,7 @@ class Found(NamedTuple):
     method: str  # how the wrong labels were counted
     learned: bool = True  # whether the model knows anything of the labels
     files: tuple[Path, ...] | None = None  # what was written; None if the files of the audit are to be written
+    interval: str = "range"  # what the interval of the count is: all that labels allow, or one of a known level
 
 
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
@@ -275,14 +277,15 @@ def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
         ("Run", str(run)),
         ("Data", f"{settings.data}, noise {displayed_noise(settings.data, settings.noise)}"),
         ("Trained with", f"{settings.loss}, {settings.model}, {settings.epochs} epochs"),
-        ("Wrong labels", f"{found.audit.n_wrong:,}, 95 % interval {low:,} to {high:,}; by {found.count.method}"),
+        ("Wrong labels", f"{found.audit.n_wrong:,}, {LEVEL} {low:,} to {high:,}; by {found.count.method}"),
         ("Ranked by", "mean margin over all epochs of training"),
         ("Measured", export.measured(found.audit)),
     ]
     if task.validation is not None:
         facts.append(("Not audited", f"{len(task.validation):,} labels that were held out for validation"))
     document = compose(found.audit, facts, task.data, settings.source, reader=READER)
-    return Found(document, LabelSource(settings.source, settings.noise), task.data.train.origin, found.count.method)
+    source, origin = LabelSource(settings.source, settings.noise), task.data.train.origin
+    return Found(document, source, origin, found.count.method, interval=LEVEL)
 
 
 def _of_fit(folder: Path, encoder: str | None = None) -> Found:
@@ -311,7 +314,7 @@ def _print(found: Found, top: int) -> None:
         return
     low, high = audit.n_wrong_interval
     share = 100 * audit.n_wrong / len(audit)
-    verdict = f"{export.verdict(audit)} ({share:.1f} %; 95 % interval {low:,} to {high:,})"
+    verdict = f"{export.verdict(audit)} ({share:.1f} %; {found.interval} {low:,} to {high:,})"
     for line in filter(None, (verdict, export.measured(audit), document.notice)):
         say(line)
     if top:
