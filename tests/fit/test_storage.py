@@ -24,7 +24,7 @@ from skops.io import dumps
 from test_fit_command import write_table
 
 from symloss import RobustClassifier, writing
-from symloss.cli.audit import write_corrected
+from symloss.cli.audit_output import write_corrected
 from symloss.cli.fit import write
 from symloss.data import open_data
 from symloss.fit.folder import OF_AUDITS, is_saved_fit, load_audit, load_source, open_fit

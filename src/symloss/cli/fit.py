@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.audit import MEASURED, compose, printed, row
+from symloss.cli.audit import MEASURED
+from symloss.cli.audit_output import compose, printed, row
 from symloss.cli.options import OPTIONS, AsJson, Overwrite, Top, option, with_options
 from symloss.cli.output import print_json, print_rows, say, show_progress, visible
 from symloss.cli.training import open_from
