@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -38,3 +39,11 @@ def together(work: Callable[..., None], arguments: tuple[Any, ...]) -> dict[int,
         process.join(timeout=60)
         process.kill()
     return found
+
+
+def free_port() -> int:
+    """A port of this machine at which nobody listens, for processes to meet."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port

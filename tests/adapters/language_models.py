@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -111,3 +113,12 @@ def columns(count, rows=6):
     random = torch.Generator().manual_seed(3)
     pick = torch.randint(len(WORDS), (count, rows, 3), generator=random).tolist()
     return [[" ".join(WORDS[k] for k in text) for text in column] for column in pick]
+
+
+def join_two(rank, port):
+    """Make this process one of the two of a Trainer, with one thread."""
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port), "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
+    }  # fmt: skip
+    torch.set_num_threads(1)

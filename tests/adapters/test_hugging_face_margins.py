@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from forked_processes import together
+from forked_processes import free_port, together
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 import transformers
 from datasets import Dataset
 from in_turn import in_turn
-from language_models import arguments, causal, classifier, rows_of, texts
+from language_models import arguments, causal, classifier, join_two, rows_of, texts
 from refusals import all_refused, refused
 from tokenizers import Tokenizer, models
 from torch import nn
@@ -366,11 +364,7 @@ def test_a_wrong_use_of_the_callback_gets_one_sentence(tmp_path):
 
 
 def work(rank, answers, folder, port):
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
-    }  # fmt: skip
-    torch.set_num_threads(1)
+    join_two(rank, port)
     model, rows, _ = single()
     settings = {"save_strategy": "steps", "save_steps": 3}
     trainer, margins = watched(folder, model, rows[:7], settings=settings)
@@ -383,11 +377,8 @@ def work(rank, answers, folder, port):
 @pytest.mark.slow
 def test_two_processes_record_what_one_records(tmp_path):
     """Also from a checkpoint in the middle of an epoch on. One row is seen twice, as 7 are shared by two."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     _, _, expected = single()
-    for margin, epochs, visits in together(work, (str(tmp_path), port)).values():
+    for margin, epochs, visits in together(work, (str(tmp_path), free_port())).values():
         np.testing.assert_allclose(margin, expected[:7], rtol=1e-4, atol=1e-5)
         assert (epochs, visits) == (2, 16)
 

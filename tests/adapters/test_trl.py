@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import socket
-
 import pytest
 import torch
-from forked_processes import together
+from forked_processes import free_port, together
 
 pytest.importorskip("trl", reason="trl is not installed")
 peft = pytest.importorskip("peft", reason="peft is not installed")
 
 import trl
 from datasets import Dataset
-from language_models import VOCABULARY, arguments, causal, moved_by, step, texts
+from language_models import VOCABULARY, arguments, causal, join_two, moved_by, step, texts
 from refusals import all_refused
 from tokenizers import Tokenizer, models
 from torch.distributed.fsdp import fully_shard
@@ -212,11 +209,7 @@ def moved(folder, processes=1):
 
 
 def work(rank, answers, folder, port):
-    os.environ |= {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
-    }  # fmt: skip
-    torch.set_num_threads(1)
+    join_two(rank, port)
     found = {name: each.numpy() for name, each in moved(folder, processes=2).items()}
     answers.put((rank, found | {"sharded": sharded_gradients(rank)}))
 
@@ -233,10 +226,7 @@ def sharded_gradients(rank):
 
 
 def test_two_processes_move_the_weights_as_one_does(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    found = together(work, (str(tmp_path), port))
+    found = together(work, (str(tmp_path), free_port()))
     for name, alone in moved(tmp_path).items():
         assert alone.any()
         for rank in range(2):

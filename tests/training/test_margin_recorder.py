@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
-
 import numpy as np
 import pytest
 import torch
-from forked_processes import together
+from forked_processes import free_port, together
 from refusals import all_refused
 from torch import distributed
 
@@ -128,8 +126,5 @@ def work(rank, answers, port):
 
 @pytest.mark.slow
 def test_two_processes_of_torch_distributed_record_what_one_records():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    for margin in together(work, (port,)).values():
+    for margin in together(work, (free_port(),)).values():
         np.testing.assert_allclose(margin, recorded(batches()).margin, rtol=1e-5)

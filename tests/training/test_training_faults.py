@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 import signal
-import socket
 
 import pytest
 import torch
 import training_helpers
+from forked_processes import free_port
 from in_turn import in_turn
 from refusals import refused
 from training_helpers import assert_same, command, exit_code, killed_at, metrics, one_sentence, run, small, weights
@@ -397,12 +397,6 @@ def of_torchrun(rank, port):
 def _torchrun(rank, port, chosen, folder):
     os.environ |= of_torchrun(rank, port)
     run(chosen, folder, devices=2)
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @pytest.mark.slow
