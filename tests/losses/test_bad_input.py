@@ -118,7 +118,7 @@ def option(exception: type[Exception], key: str, value: object, *ingredients: st
 REDUCTIONS = "'mean', 'sum', 'none'"
 NORMALIZE = "None, 'l2' or a function of the scores"
 WEIGHT = "a floating-point tensor with one entry for each class"
-FLAT = (ValueError, "scale='ce'", "slope at equal scores", "is 0", "must not be flat")
+FLAT = (ValueError, "scale='ce'", "slope at equal scores", "must be positive", "got 0")
 
 by_function("ngce", q=1.0)  # 1.0 == True, also as the key of a cache
 
@@ -235,7 +235,8 @@ SHAPES = ("each of the 3 classes", "(2, 3)")
 test_calls = refusing(
     [lambda call: call()],
     (blended(CEPotential() + MAEPotential()), ValueError, "blend", "CE() + MAE()", "symmetric loss"),
-    (blended(0 * MAEPotential()), ValueError, "blend", "slope at equal scores", "is 0", "must not be flat"),
+    (blended(-1.0 * MAEPotential()), ValueError, "blend", "slope at equal scores", "must be positive", "got -0.3"),
+    (blended(0 * MAEPotential()), ValueError, "blend", "slope at equal scores", "must be positive", "got 0"),
     (blended(symloss.symmetrize(CosineFormula())), ValueError, "blend", "cosine", "no slope at equal scores"),
     (blended(symloss.symmetrize(Wrapped(by_position))), ValueError, "blend", "symmetrize(by_position)", INVARIANT),
     (blended(WEIGHTED), ValueError, "blend", "CE(weight=[1.0, 2.0, 3.0])", INVARIANT),

@@ -43,6 +43,9 @@ def certify(
     normalize: Annotated[
         str | None, typer.Option("--normalize", help="Normalize logits first: l2.", show_default="none")
     ] = None,
+    theorem: Annotated[
+        bool, flag("Print which assumptions of theorem 5.1 hold, and the distance from unhinged.", "--theorem")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check whether a loss is symmetric, convex, bounded and smooth, with counter-examples."""
@@ -50,10 +53,11 @@ def certify(
 
     loss: Any = own_code.load(spec, "SPEC", "a function or module of (input, target)") if own else spec
     certificate = measure(loss, classes, normalize=normalize)
+    shown = certificate.theorem() if theorem else certificate
     if as_json:
-        print_json(certificate.to_dict())
+        print_json(shown.to_dict())
     else:
-        console().print(certificate)
+        console().print(str(shown) if theorem else shown, markup=False, highlight=False)
 
 
 def loss_rows() -> list[dict[str, Any]]:

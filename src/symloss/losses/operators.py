@@ -200,16 +200,17 @@ class Dirichlet(Operator):
 
 
 def slope_at_equal_scores(loss: Loss, s: Scores, operator: str) -> Tensor:
-    """Return the slope of a loss at equal scores. Raise an error that names the operator if the slope is 0."""
+    """Return the slope of a loss at equal scores. Raise an error that names the operator unless it is positive."""
     try:
         slope = loss.first_order(s).slope
     except NoSlopeError as error:
         raise ValueError(f"{operator} divides by the slope at equal scores; {error}") from None
     # If only one class is left, the loss is constant, and its scale does not matter.
     slope = torch.where(s.count > 1, slope, 1.0)
-    if validation.can_look(slope) and bool((slope == 0).any()):
+    if validation.can_look(slope) and bool((slope <= 0).any()):
         raise ValueError(
-            f"{operator} divides by the slope at equal scores, which is 0 for this loss; it must not be flat there"
+            f"{operator} divides by the slope at equal scores, which must be positive; got {float(slope.min()):g} (a "
+            "loss that is flat there has 0, and one that prefers the other labels is negative)"
         )
     return slope
 

@@ -20,7 +20,8 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.logits import full_precision, reduced
-from symloss.theory.search import ROUNDING, derivative, largest_jump, worst_chord
+from symloss.theory.search import ROUNDING, largest_jump, worst_chord
+from symloss.theory.subject import derivative
 
 
 class MarginFunction(ABC):

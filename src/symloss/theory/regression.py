@@ -19,7 +19,7 @@ from symloss.losses.layers import tensors_of
 from symloss.losses.logits import full_precision, reduced
 from symloss.losses.operators import unreduced_copy
 from symloss.noise.targets import AnyTargetDistribution, TargetDistribution, target_distribution
-from symloss.theory.certificates import Finding, finding
+from symloss.theory.properties import Finding, finding
 from symloss.theory.search import ROUNDING, worst_chord
 from symloss.theory.target_means import Rule, recognised, rule
 

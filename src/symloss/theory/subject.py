@@ -1,0 +1,151 @@
+"""What a certificate is measured on: a loss in float64, as a function of scores and labels, and its rounding errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from symloss.losses.base import Loss
+from symloss.losses.logits import Scores
+
+Objective = Callable[[Tensor, Tensor], Tensor]
+"""A function of scores (P, C) and labels (P,) with values (P,)."""
+
+EPS = 2.0**-52
+STEP, SIXTH = 1e-7, (1.0, -6.0, 15.0, -20.0, 15.0, -6.0, 1.0)
+"""The steps between the values whose sixth difference is all rounding, relative to 1 + |z|, and its coefficients."""
+MANY = 100.0  # so many times the estimated rounding error, a deviation is no rounding error
+FEW = 64.0  # and so many units in the last place
+
+
+class Subject:
+    """The loss that is measured, in float64. Construction refuses a loss that is not one number for each example.
+
+    Args:
+        loss: an expression of this package.
+        num_classes: the number of classes C.
+        scores: a map of the scores that is measured together with the loss.
+    """
+
+    def __init__(self, loss: Loss, num_classes: int, scores: Callable[[Tensor], Tensor] | None = None):
+        self.loss, self.num_classes = loss, num_classes
+        self.mapped = scores is not None
+        self.map = scores if scores is not None else lambda z: z
+        generator = torch.Generator().manual_seed(1)
+        ball = torch.rand(48, num_classes, dtype=torch.float64, generator=generator) * 2 - 1
+        labels = torch.randint(num_classes, (48,), generator=generator)
+        self.unit, self.eps = 0.0, EPS
+        values = self.value(ball, labels).detach()
+        self.refuse_nan(ball, labels, values)
+        self._refuse_change(values, self.value(ball, labels).detach(), "changes from call to call", 0.0)
+        every = self.per_class(ball).detach()
+        spread = float((every.amax(0) - every.amin(0)).max())
+        self.unit = spread if 0 < spread < math.inf else float(every.abs().max().nan_to_num(1.0))
+        # The precision that the loss computes in: float32 inside is rounding too.
+        found = rounding(self.value, ball, labels, step=1e-5) / (values.abs() + self.unit).clamp_min(1e-300)
+        self.eps = max(EPS, 4 * float(found.median()))
+        alone = torch.cat([self.value(ball[k : k + 1], labels[k : k + 1]).detach() for k in (1, 5)])
+        bound = self.tolerance(values.abs(), ball, rounding(self.value, ball, labels))[[1, 5]]
+        self._refuse_change(values[[1, 5]], alone, "depends on the other examples of the batch", bound)
+        self.differentiable = self.value(ball[:2].clone().requires_grad_(), labels[:2]).requires_grad
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        """Return the losses (P,) of scores (P, C) at labels (P,)."""
+        return self.loss.values(Scores(self.map(z)), y[:, None]).squeeze(1).double()
+
+    def per_class(self, z: Tensor) -> Tensor:
+        """Return the losses (P, C) of scores (P, C) at every label."""
+        return self.loss.per_class(self.map(z)).double()
+
+    def gradient(self, z: Tensor, y: Tensor) -> Tensor:
+        """Return the gradients (P, C) in the scores. They can be differentiated again if z requires a gradient."""
+        keep = z.requires_grad
+        z = z if keep else z.detach().requires_grad_()
+        return derivative(self.value(z, y).sum(), z, keep)
+
+    def hessian(self, z: Tensor, y: Tensor) -> Tensor:
+        """Return the second derivatives (P, C, C) in the scores."""
+        z = z.detach().requires_grad_()
+        g = self.gradient(z, y)
+        rows = [derivative(g[:, k].sum(), z, False, retain=True) for k in range(self.num_classes)]
+        return torch.stack(rows, 1)
+
+    def tolerance(self, size: Tensor, z: Tensor, noise: Tensor | float = 0.0) -> Tensor:
+        """Return what a deviation must exceed at each point: rounding, relative to the values there.
+
+        Args:
+            size: (P,), the sizes of the values that were added.
+            z: (P, C). A loss may differ by a unit's change for each unit of the scores.
+            noise: (P,), the measured rounding errors.
+        """
+        return MANY * noise + FEW * self.eps * (size + self.unit * (1 + z.abs().amax(1)))
+
+    def refuse_nan(self, z: Tensor, y: Tensor | None, values: Tensor, what: str = "it") -> None:
+        """Raise an error that names the first point at which the values (P,) are NaN."""
+        wrong = values.isnan().nonzero()
+        if len(wrong):
+            at = int(wrong[0, 0])
+            label = "" if y is None else f", label {int(y[at])}"
+            raise ValueError(
+                f"certify needs a loss that is a number at all scores; {what} is nan at {shown(z[at].tolist())}{label}"
+            )
+
+    @staticmethod
+    def _refuse_change(before: Tensor, after: Tensor, how: str, bound: Tensor | float) -> None:
+        """Raise an error if an example has two losses."""
+        off = ((after - before).abs() > bound).nonzero().flatten()
+        if len(off):
+            raise ValueError(
+                f"certify needs a function of one example's scores and label; this loss {how} "
+                f"({float(before[off[0]]):.6g}, then {float(after[off[0]]):.6g})"
+            )
+
+
+def derivative(value: Tensor, z: Tensor, create_graph: bool, retain: bool = False) -> Tensor:
+    """Return the derivative of ``value`` by z; zeros if it does not depend on z, like the slope of a linear loss."""
+    if not value.requires_grad:
+        return torch.zeros_like(z)
+    (found,) = torch.autograd.grad(
+        value, z, create_graph=create_graph, retain_graph=create_graph or retain, allow_unused=True
+    )
+    return torch.zeros_like(z) if found is None else found
+
+
+def rounding(
+    function: Objective, z: Tensor, y: Tensor, along: Tensor | None = None, step: float = STEP, lines: int = 2
+) -> Tensor:
+    """Estimate the rounding errors (P,) of a function, from its sixth differences on lines of tiny steps.
+
+    Over such steps a smooth function is a polynomial, and its sixth difference is zero (Moré and Wild, ECnoise).
+
+    Args:
+        function: a function of scores and labels.
+        z: (P, C).
+        y: (P,).
+        along: (P, C), the direction of the steps, for points beside a jump; random ones by default.
+        step: the step, relative to 1 + |z|.
+        lines: the number of random lines; the largest estimate counts.
+    """
+    generator = torch.Generator().manual_seed(3)
+    worst = torch.zeros(len(z), dtype=torch.float64)
+    if not len(z):
+        return worst
+    for _ in range(1 if along is not None else lines):
+        drawn = torch.rand(z.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        move = step * (1 + z.abs()) * (drawn if along is None else along)
+        with torch.no_grad():
+            values = function(torch.cat([z + k * move for k in range(len(SIXTH))]), y.repeat(len(SIXTH)))
+        sixth = (values.reshape(len(SIXTH), -1) * torch.tensor(SIXTH, dtype=torch.float64)[:, None]).sum(0)
+        worst = torch.maximum(worst, sixth.abs().nan_to_num(0.0) / math.sqrt(924))
+    return worst
+
+
+def shown(vector: list[float], label: int | None = None, most: int = 6) -> str:
+    """Return a score vector on a line: whole if short, else the label's score, the extremes and the count."""
+    if len(vector) <= most:
+        return "(" + ", ".join(f"{x:.4g}" for x in vector) + ")"
+    own = "" if label is None else f"label {vector[label]:.4g}, "
+    return f"({own}others {min(vector):.4g} to {max(vector):.4g}, {len(vector)} in all)"

@@ -1,0 +1,223 @@
+"""Losses that a lenient certificate would take for something better, and honest ones that a strict one would refuse."""
+
+import math
+
+import pytest
+import torch
+from in_turn import in_turn
+from refusals import all_refused
+from torch.nn import functional
+
+import symloss
+from symloss.losses.base import Loss
+from symloss.losses.operators import as_loss
+from symloss.losses.potentials import Potential
+
+
+def own(z, y):
+    return z.gather(1, y[:, None]).squeeze(1)
+
+
+def ce(z, y):
+    return functional.cross_entropy(z, y, reduction="none")
+
+
+def mae(z, y):
+    return 1 - own(z.softmax(1), y)
+
+
+def unhinged(z, y):
+    return z.mean(1) - own(z, y)
+
+
+def bump(x, at, width=0.01, height=0.3):
+    return height * (-(((x - at) / width) ** 2)).exp()
+
+
+def remark_d_1(z, y):
+    return own(torch.stack([-z[:, 0] + z[:, 1] + z[:, 2], z[:, 0] - z[:, 1], -z[:, 2]], 1), y)
+
+
+def odd_exponential(z, y):
+    return (-own(z, y)).exp() - (-z).exp().mean(1)
+
+
+def clamped(limit):
+    return lambda z, y: unhinged(z.clamp(-limit, limit), y)
+
+
+FALSE = {
+    # Small beside values that are large elsewhere, or everywhere; or small altogether.
+    "a symmetric loss of e^40, and cross-entropy": ("symmetric bounded", lambda z, y: odd_exponential(z, y) + ce(z, y)),
+    "much MAE, and cross-entropy": ("symmetric bounded", lambda z, y: 1e12 * mae(z, y) + ce(z, y)),
+    "little cross-entropy": ("symmetric bounded", lambda z, y: 1e-12 * ce(z, y)),
+    "little MAE": ("convex", lambda z, y: 1e-12 * mae(z, y)),
+    "a large constant, and cross-entropy": ("symmetric", lambda z, y: 1e9 + ce(z, y)),
+    "little that rises, beside much that falls elsewhere": (
+        "non_increasing",
+        lambda z, y: (-own(z, y)).exp() + 1e-3 * own(z, y),
+    ),
+    # Ordinary scores do not reach it.
+    "clamped at 45": ("convex", clamped(45.0)),
+    "clamped at 1000": ("convex", clamped(1e3)),
+    "clamped at 100,000": ("convex", clamped(1e5)),
+    "asymmetric beyond 60": ("symmetric", lambda z, y: unhinged(z, y) + (own(z, y) - 60).clamp_min(0)),
+    "rising beyond 3000": ("non_increasing", lambda z, y: unhinged(z, y) + 2 * (own(z, y) - 3000).clamp_min(0)),
+    "one class apart beyond 200": (
+        "permutation_invariant",
+        lambda z, y: unhinged(z, y) - (y == 1) * (own(z, y) - 200).clamp_min(0),
+    ),
+    "a logarithm": ("bounded", lambda z, y: own(z, y).square().log1p()),
+    "infinite beyond 700": ("bounded", lambda z, y: torch.where(own(z, y) < -700, math.inf, mae(z, y))),
+    "nan beyond 700": ("bounded", lambda z, y: torch.where(own(z, y) < -700, math.nan, mae(z, y))),
+    # Narrow.
+    "a jump that a step down hides": ("non_increasing convex", lambda z, y: -own(z, y) + 0.3 * (own(z, y) > 13.37)),
+    "a small jump": ("non_increasing", lambda z, y: -own(z, y) + 1e-5 * (own(z, y) > 13.37)),
+    "a bump": ("non_increasing convex", lambda z, y: -own(z, y) + bump(own(z, y), 13.37)),
+    "a bump on unhinged": ("symmetric convex", lambda z, y: unhinged(z, y) + bump(own(z, y), -7.77)),
+    "a bump for one class": ("permutation_invariant", lambda z, y: unhinged(z, y) + bump(own(z, y), 5.55) * (y == 2)),
+    "a bump in a rival": ("convex", lambda z, y: ce(z, y) + bump(z.sum(1) - own(z, y), 3.3)),
+    "a narrow valley": ("non_increasing", lambda z, y: -own(z, y) - bump(own(z, y), 21.21, width=0.003)),
+    # Symmetric and convex, were it not for one thing.
+    "unhinged, and a little MAE": ("convex", lambda z, y: unhinged(z, y) + 1e-6 * mae(z, y)),
+    "unhinged, and a little of the sum of squares": (
+        "symmetric",
+        lambda z, y: unhinged(z, y) + 1e-6 * z.square().sum(1),
+    ),
+    "the loss of remark D.1": ("permutation_invariant", remark_d_1),
+    "the other way round": ("non_increasing", lambda z, y: -unhinged(z, y)),
+}
+
+
+@in_turn("name", list(FALSE))
+def test_no_false_card(name):
+    wrong, loss = FALSE[name]
+    card = symloss.certify(loss, 3)
+    for fact in wrong.split():
+        assert not card.findings[fact], f"{fact}\n{card}"
+        assert card.findings[fact].counter_example is not None
+    assert not card.theorem().applies
+    if card.symmetric and card.convex:
+        assert card.smoothness == 0
+
+
+HONEST = {
+    "float32 inside": ("symmetric permutation_invariant non_increasing convex", lambda z, y: unhinged(z.float(), y)),
+    "cross-entropy in float32": ("permutation_invariant non_increasing convex", lambda z, y: ce(z.float(), y)),
+    "MAE in float32": ("symmetric permutation_invariant non_increasing bounded", lambda z, y: mae(z.float(), y)),
+    "MAE times a million": ("symmetric permutation_invariant non_increasing bounded", lambda z, y: 1e6 * mae(z, y)),
+    "MAE by a millionth": ("symmetric permutation_invariant non_increasing bounded", lambda z, y: 1e-6 * mae(z, y)),
+    "a softmax that overflows": (
+        "symmetric permutation_invariant non_increasing",
+        lambda z, y: 1 - own(z.exp() / z.exp().sum(1, keepdim=True), y),
+    ),
+    "the logarithm of a softmax": (
+        "permutation_invariant non_increasing convex",
+        lambda z, y: -own(z.softmax(1), y).log(),
+    ),
+    "the exponential loss": ("permutation_invariant non_increasing convex", lambda z, y: (-own(z, y)).exp()),
+    "the 0-1 loss": ("symmetric non_increasing bounded", lambda z, y: (z.argmax(1) != y).double()),
+    "multi-class hinge": (
+        "permutation_invariant non_increasing convex",
+        lambda z, y: functional.multi_margin_loss(z, y, reduction="none"),
+    ),
+    "an odd exponential": ("symmetric permutation_invariant non_increasing", odd_exponential),
+}
+
+
+@in_turn("name", list(HONEST))
+def test_rounding_is_no_violation(name):
+    facts, loss = HONEST[name]
+    card = symloss.certify(loss, 3)
+    assert {fact for fact, found in card.findings.items() if found} >= set(facts.split()), card
+
+
+def test_what_is_no_loss_of_one_example_is_refused():
+    calls = iter(range(10**6))
+
+    def certify(loss):
+        return lambda: symloss.certify(loss, 3)
+
+    def nan_beyond_3(z, y):
+        return torch.where(z.abs().amax(1) > 3, math.nan, ce(z, y))
+
+    all_refused(
+        (ValueError, "is nan at ( ... label", certify(lambda z, y: own(z, y).sqrt())),
+        (ValueError, "is nan at (", certify(nan_beyond_3)),
+        (ValueError, "gradient is nan at (0, 0, 0)", certify(lambda z, y: unhinged(z, y) + z.square().sum(1).sqrt())),
+        (ValueError, "changes from call to call", certify(lambda z, y: unhinged(z, y) + 1e-6 * torch.rand(len(z)))),
+        (ValueError, "changes from call to call", certify(lambda z, y: unhinged(z, y) * (1 + 1e-6 * next(calls)))),
+        (ValueError, "other examples of the batch", certify(lambda z, y: unhinged(z, y) + 1e-6 * ce(z, y).mean())),
+        (ValueError, "other examples of the batch", certify(lambda z, y: ce(z - z.mean(0), y))),
+        (ValueError, "infinite even within", certify(lambda z, y: ce(z, y) + math.inf)),
+    )
+
+
+def test_the_card_says_how_far_it_looked():
+    assert symloss.certify("ce", 3).reach == 1e6
+    overflowing = symloss.certify(lambda z, y: (-own(z, y)).exp(), 3)
+    assert overflowing.reach == 100
+    assert "raw scores up to 100 (gradients up to 40)" in str(overflowing)
+    assert "inf at a" in str(overflowing.bounded.counter_example)
+    by_search = symloss.certify(mae, 3)
+    assert f"no counter-example at {by_search.symmetric.points:,} points" in str(by_search)
+    assert by_search.symmetric.points > 10_000
+    assert symloss.certify("mae", 3).symmetric.grounds == "by construction"
+
+
+class Step(Potential):
+    """A potential from outside, with a step that is finer than any grid."""
+
+    symmetric = True  # which is false
+
+    def phi(self, logp):
+        return -0.3 * torch.tanh((logp + 0.7313) / 0.0007)
+
+    def derivative(self, logp):
+        return -0.3 / 0.0007 * (1 - torch.tanh((logp + 0.7313) / 0.0007) ** 2)
+
+
+def test_declarations_from_outside_prove_nothing():
+    card = symloss.certify(Step(), 3)
+    assert not card.symmetric
+    assert not card.permutation_invariant.by_construction
+    assert not card.lipschitz.exact
+    assert not card.smoothness.exact
+    assert card.lipschitz > 40
+
+
+def test_the_slope_is_that_at_0_and_the_card_says_where_it_differs():
+    def growing(z, y):
+        return unhinged(z, y) * z.mean(1).exp()
+
+    card = symloss.certify(growing, 3)
+    assert card.slope == pytest.approx(1)
+    assert card.slope == pytest.approx(as_loss(growing).slope(3))
+    assert card.slopes == pytest.approx((math.exp(-10), math.exp(10)))
+    assert "it depends on the point" in str(card)
+    assert "it depends on the point" not in str(symloss.certify("mae", 3))
+    assert isinstance(as_loss(growing), Loss)
+
+
+def test_theorem():
+    """Unhinged alone fulfils all assumptions. Each other loss lacks one, and shows where."""
+    found = symloss.certify("unhinged", 4).theorem()
+    assert found.applies
+    assert found.distance
+    assert "1 x unhinged + b" in found.conclusion
+    scaled = symloss.certify(lambda z, y: 3 * unhinged(z, y) + 5, 4).theorem()
+    assert scaled.applies
+    assert scaled.slope == pytest.approx(3)
+    lacking = {
+        "convex": mae,
+        "symmetric": ce,
+        "non-increasing": lambda z, y: -unhinged(z, y),
+        "permutation-invariant": remark_d_1,
+        "non-trivial": lambda z, y: 0 * z.sum(1) + 2,
+    }
+    for assumption, loss in lacking.items():
+        theorem = symloss.certify(loss, 3).theorem()
+        assert not theorem.applies
+        assert f"the loss is not {assumption}." in theorem.conclusion, theorem
+    assert symloss.certify(lacking["non-increasing"], 3).theorem().distance
+    assert theorem.to_dict()["applies"] is False
