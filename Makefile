@@ -35,7 +35,7 @@ bench: .venv/ready  ## What losses and heads cost against torch, and how much of
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/head_speed.py --check
 	$(BIN)/python benchmarks/calls.py
 
-generate: .venv/ready  ## Write the generated files: the list of losses in the docs, the types of the package.
+generate: .venv/ready  ## Write the generated files: losses and the paper's statements in the docs, the types of the package.
 	$(BIN)/python tools/write_generated.py
 
 figures: .venv/ready  ## Make every figure of the documentation, from the library and from measured results.

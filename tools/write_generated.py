@@ -1,8 +1,9 @@
-"""Write the files that follow from the catalogue of losses: run it after a change to a loss.
+"""Write the generated files: run it after a change to a loss or to docs/paper.toml.
 
 - src/symloss/loss_names.py: the names of the losses, without torch
 - src/symloss/functional.py: one function for each loss
 - docs/losses.md: the table of losses
+- docs/paper.md: the statements of the paper, with tools and tests
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -84,6 +86,35 @@ def losses_page() -> str:
     return "\n".join(lines)
 
 
+PAPER = """
+# The paper, statement by statement
+
+{note} {count} statements of [the paper](citing.md) can be checked: definitions, formulas,
+propositions and what their proofs show, examples, the protocol, the tables, and what the text says about them. Each has
+its tool and its test. Tests compare tools with the formula written again, a general solver, or the printed figures.
+"""
+
+
+def one_or_more(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def paper_page() -> str:
+    """Return the statements of docs/paper.toml as a page: a table for each section of the paper."""
+    listed = tomllib.loads((ROOT / "docs" / "paper.toml").read_text())
+    sections = listed.pop("sections")
+    lines = [PAPER.strip().format(note=NOTE, count=sum(map(len, listed.values())))]
+    for number, statements in listed.items():
+        lines += ["", f"## {sections[number]}", "", "| where | statement | tool | test |", "|---|---|---|---|"]
+        for statement in statements.values():
+            says = statement["says"].replace("|", "\\|")
+            tools = ", ".join(f"`{tool}`" for tool in one_or_more(statement["tool"]))
+            tests = (test.split("::") for test in one_or_more(statement["test"]))
+            links = ", ".join(f"[`{function}`](../{path})" for path, function in tests)
+            lines.append(f"| {statement['place']} | {says} | {tools} | {links} |")
+    return "\n".join(lines)
+
+
 def formatted(code: str, name: str) -> str:
     """As ``ruff`` wants it."""
     for command in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
@@ -98,6 +129,7 @@ def generated() -> Iterable[tuple[Path, str]]:
         path = ROOT / "src" / "symloss" / name
         yield path, formatted(code, str(path))
     yield ROOT / "docs" / "losses.md", losses_page() + "\n"
+    yield ROOT / "docs" / "paper.md", paper_page() + "\n"
 
 
 if __name__ == "__main__":

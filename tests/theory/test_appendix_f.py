@@ -135,12 +135,15 @@ def test_corollary_f_4_for_targets_that_were_drawn():
 
 @in_turn("half_width", [0.5, 3.0])
 def test_example_f_5_squared_error_under_uniform_corruption(half_width):
-    """(z - y)^2 less its mean over [-I, I] is -2 z y plus what does not read z."""
+    """(z - y)^2 less its mean over [-I, I] is -2 z y plus what does not read z. So is its linear approximation at 0."""
     q = D.Uniform(-half_width, half_width)
     robust = symmetrize_regression(nn.MSELoss(), q, reduction="none")
     z = torch.linspace(-5, 5, 11, dtype=torch.float64)
     y = torch.linspace(-half_width, half_width, 11, dtype=torch.float64)
     assert_close(robust(z, y), -2 * z * y + y**2 - half_width**2 / 3, 1e-6)
+    doubt = torch.zeros_like(y, requires_grad=True)
+    for loss in (nn.MSELoss(reduction="sum"), symmetrize_regression(nn.MSELoss(), q, reduction="sum")):
+        assert_close(torch.autograd.grad(loss(doubt, y), doubt)[0], -2 * y, 1e-9)
     moved = symmetrize_regression(nn.MSELoss(), D.Exponential(0.5), reduction="none")  # of mean 2 and variance 4
     rest = moved(z, y) / 2 - UnhingedRegressionLoss(corruption_mean=2.0, reduction="none")(z, y)
     assert_close(rest, ((y - 2) ** 2 - 4) / 2, 1e-6)

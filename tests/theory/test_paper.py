@@ -1,4 +1,4 @@
-"""The statements of the paper, sections 3 to 6 and appendices A, D and E: a test for each, named after it."""
+"""The statements of the paper, sections 2 to 6 and appendices A, C, D and E: a test for each, named after it."""
 
 import itertools
 import math
@@ -14,10 +14,12 @@ from scipy import integrate, stats
 from torch.nn import functional as F  # noqa: N812
 
 import symloss
+from symloss.closed_form import UnhingedClassifier, centroid_alignment, unhinged_centroid
 from symloss.extras import MissingExtraError
 from symloss.losses import potentials as phi, score_formulas
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.operators import Insensitive
+from symloss.theory import binary
 from symloss.theory.priors import DirichletPenalty, plot_prior, symmetrizing_prior
 
 UNHINGED = RECORDS["unhinged"].loss()
@@ -41,6 +43,83 @@ def is_constant(values):
 def linear(rows):
     """The loss sum_k rows[y, k] z_k."""
     return lambda z, y: (torch.as_tensor(rows, dtype=torch.float64)[y] * z).sum(1)
+
+
+# Section 2: what it says of other losses.
+
+
+def test_section_2_the_convex_margin_losses_are_not_symmetric_except_unhinged():
+    """phi(z) + phi(-z) is constant for four of them. If phi is convex too, its second differences vanish."""
+    z = torch.linspace(-6, 6, 241, dtype=torch.float64)
+    symmetric, convex = set(), set()
+    for name in binary.MARGIN_FUNCTIONS:
+        phi_of_z = binary.margin_function(name)(z)
+        if is_constant(phi_of_z + phi_of_z.flip(0)):
+            symmetric.add(name)
+        if bool((phi_of_z.diff(n=2) > -1e-12).all()):
+            convex.add(name)
+        assert binary.margin_function(name).symmetric == (name in symmetric)
+    assert symmetric == {"sigmoid", "ramp", "probit", "unhinged"}
+    assert convex == {"logistic", "hinge", "exponential", "unhinged"}
+
+
+def test_section_2_reverse_cross_entropy_is_a_multiple_of_mae_and_part_of_sce(points):
+    rce, mae = RECORDS["rce"].loss().per_class(points), 1 - points.softmax(1)
+    assert torch.allclose(rce, -math.log(1e-4) * mae, rtol=1e-12)
+    found = RECORDS["sce"].loss(alpha=0.3, beta=2.0).per_class(points)
+    assert torch.allclose(found, -0.3 * points.log_softmax(1) + 2 * rce, rtol=1e-12)
+
+
+def test_section_2_taylor_cross_entropy(points):
+    """The first order is MAE. The second is MAE plus half of (1 - p)^2, which is at most MSE, and not symmetric."""
+    p = points.softmax(1)
+    first, second = (phi.TaylorCEPotential(t).per_class(points) for t in (1, 2))
+    assert torch.allclose(first, 1 - p, atol=1e-12)
+    half = second - first
+    assert torch.allclose(half, (1 - p).square() / 2, atol=1e-12)
+    assert bool((2 * half <= RECORDS["mse"].loss().per_class(points) + 1e-12).all())
+    for order in (1, 2, 3, 10):
+        assert is_constant(phi.TaylorCEPotential(order).per_class(points).sum(1)) == (order == 1)
+
+
+@in_turn(("name", "normalised"), [("ce", "nce"), ("focal", "nfl"), ("gce", "ngce"), ("mse", None)])
+def test_section_2_normalised_losses_are_symmetric_and_so_are_their_combinations(name, normalised, points):
+    loss, passive = RECORDS[name].loss(), RECORDS["nnce"].loss()  # normalised negative cross-entropy
+    active = symloss.losses.relative(loss)
+    every = loss.per_class(points)
+    assert torch.allclose(active.per_class(points), every / every.sum(1, keepdim=True), rtol=1e-10)
+    for combination in (active, 5 * active + 2 * phi.MAEPotential(), 5 * active + 2 * passive):
+        assert is_constant(combination.per_class(points).sum(1))
+    assert not is_constant(every.sum(1))
+    if normalised:
+        assert torch.allclose(RECORDS[normalised].loss().per_class(points), active.per_class(points))
+    if name == "ce":
+        found = RECORDS["anl-ce"].loss(alpha=5.0, beta=2.0).per_class(points)
+        assert torch.allclose(found, (5 * active + 2 * passive).per_class(points))
+        assert torch.allclose(symloss.losses.complement(loss).per_class(points), passive.per_class(points))
+
+
+def test_section_2_other_unhinged_losses(points):
+    """-z_y alone is not symmetric. The multi-class hinge without its maximum is C times unhinged, plus C - 1."""
+    assert not is_constant((-points).sum(1))
+    others = [[k for k in range(5) if k != y] for y in range(5)]
+    hinge = torch.stack([(1 + points[:, others[y]] - points[:, [y]]).sum(1) for y in range(5)], 1)
+    assert torch.allclose(hinge, 5 * UNHINGED.per_class(points) + 4, atol=1e-12)
+
+
+# Section 3: assumptions.
+
+
+def test_section_3_examples_of_the_assumptions():
+    """Cross-entropy and -z_y fulfil both; -y z_y is non-increasing, and changes with the names of the classes."""
+
+    def by_number(z, y):
+        return -(y + 1) * z.gather(1, y[:, None])[:, 0]
+
+    for loss, invariant in (("ce", True), (linear(-torch.eye(4)), True), (by_number, False)):
+        certificate = symloss.certify(loss, 4)
+        assert certificate.non_increasing
+        assert bool(certificate.permutation_invariant) == invariant
 
 
 # Section 4: symmetrization.
@@ -94,9 +173,17 @@ def test_section_4_1_symmetrized_cross_entropy_is_unhinged_and_needs_no_softmax(
 def test_sections_4_2_and_4_4_symmetrized_mse_is_mae_and_cosine_unhinged_of_unit_scores(points):
     mse, cosine = (symloss.symmetrize(f()) for f in (score_formulas.MSEFormula, score_formulas.CosineFormula))
     assert is_constant(mse.per_class(points) - 2 * phi.MAEPotential().per_class(points))
+    p, each = points.softmax(1), torch.eye(5, dtype=torch.float64)
+    error = torch.stack([(each[y] - p).square().sum(1) for y in range(5)], 1)
+    assert torch.allclose(error, p.square().sum(1, keepdim=True) + 1 - 2 * p, atol=1e-12)
+    assert torch.allclose(score_formulas.MSEFormula().per_class(points), error, atol=1e-12)
+    similarity = torch.stack([torch.cosine_similarity(points, e.expand(64, 5)) for e in each], 1)
+    assert torch.allclose(score_formulas.CosineFormula().per_class(points), 1 - similarity, atol=1e-12)
     direction, labels = points / points.norm(dim=1, keepdim=True), torch.arange(64) % 5
     assert torch.allclose(cosine.per_class(points), UNHINGED.per_class(direction), atol=1e-12)
-    assert torch.allclose(symloss.Unhinged()(points, labels), cosine(points, labels))
+    for same in (symloss.Unhinged(), symloss.SymmetrizedCosine()):
+        assert torch.allclose(same(points, labels), cosine(points, labels))
+    assert torch.allclose(symloss.SymmetrizedMSE(normalize=None)(points, labels), mse(points, labels))
 
 
 def test_section_4_3_gce_and_sgce_run_from_cross_entropy_and_unhinged_to_mae(points):
@@ -104,6 +191,19 @@ def test_section_4_3_gce_and_sgce_run_from_cross_entropy_and_unhinged_to_mae(poi
         gce = phi.GCEPotential(q)
         for found, expected in ((gce, limit), (symloss.symmetrize(gce), symloss.symmetrize(limit))):
             assert torch.allclose(found.per_class(points), expected.per_class(points), rtol=1e-5, atol=1e-5)
+
+
+def test_section_4_3_sgce_trades_the_gradients_of_unhinged_for_those_of_mae():
+    """The one loss keeps learning from what it got right, the other hardly learns from what it got wrong."""
+    for lead in (6.0, -6.0):
+        z = F.pad(torch.tensor([lead], dtype=torch.float64), (0, 4)).requires_grad_()
+        sizes = []
+        for q in (1e-6, 0.2, 0.5, 0.8, 1.0):
+            loss = symloss.SGCE(q, normalize=None)
+            sizes.append(float(torch.autograd.grad(loss(z[None], torch.tensor([0])), z)[0].norm()))
+        assert sizes[0] == pytest.approx(math.sqrt(1 - 1 / 5), rel=1e-4), "that of unhinged, right or wrong"
+        assert sizes == sorted(sizes, reverse=True)
+        assert sizes[-1] < 0.02
 
 
 # Section 5: the unhinged loss among symmetric losses.
@@ -137,6 +237,7 @@ def test_theorem_5_1_only_unhinged_is_all_of_it():
         assert all(found.findings[fact] for fact in (*ASSUMED, "permutation_invariant"))
     assert certificate.slope == pytest.approx(3)
     assert certificate.distance_from_unhinged < 1e-12
+    assert not certificate.bounded
 
 
 @in_turn("rows", [[[-1, 1, 0], [0, -1, 1], [1, 0, -1]], [[-1, 1, 1], [1, -1, 0], [0, 0, -1]]])
@@ -160,6 +261,21 @@ def test_proposition_5_2_linear_approximation_at_equal_scores(name, level, point
     assert slope > 0
     assert torch.allclose(found, slope * (1 / 5 - torch.eye(5, dtype=torch.float64)), rtol=1e-9, atol=1e-12)
     assert (gradients(loss, points[0]).sum(0).abs().max() > 0.1) == (name == "ce")
+
+
+def test_proposition_5_2_needs_a_slope():
+    """(p_y - 1/C)^2, symmetrized, is flat where all scores are equal: no linear approximation, and nothing to blend."""
+
+    def flat(z, y):
+        return (z.softmax(1).gather(1, y[:, None])[:, 0] - 1 / 3) ** 2
+
+    loss = symloss.symmetrize(flat)
+    certificate = symloss.certify(loss, 3)
+    assert certificate.symmetric
+    assert certificate.permutation_invariant
+    assert certificate.slope == pytest.approx(0, abs=1e-12)
+    with pytest.raises(ValueError, match="blend divides by the slope at equal scores, which is 0"):
+        symloss.blend(loss, 0.5).per_class(torch.zeros(1, 3, dtype=torch.float64))
 
 
 # Section 6: blends.
@@ -206,6 +322,40 @@ def test_appendix_a_noisy_risk(name, points):
     assert is_constant(noisy - (1 - p) * clean) == (name in SYMMETRIC)
 
 
+# Appendix C: the centroid. The other statements are in ``closed_form/test_unhinged_classifiers.py``.
+
+
+def test_appendix_c_the_radius_scales_the_scores_and_changes_no_prediction(points):
+    labels = (torch.arange(64) % 3).numpy()
+    models = [UnhingedClassifier(radius=radius).fit(points.numpy(), labels) for radius in (0.1, 7.0)]
+    small, large = (model.decision_function(points.numpy()) for model in models)
+    np.testing.assert_allclose(70 * small, large, rtol=1e-9)
+    assert np.array_equal(*(model.predict(points.numpy()) for model in models))
+
+
+def test_appendix_c_data_with_the_same_centroid_have_the_same_loss(points):
+    """For all weights: another data set, with as many examples that are moved within the null space of the labels."""
+    labels = torch.arange(64) % 4
+    centred = torch.eye(4, dtype=torch.float64)[labels] - 1 / 4
+    move = torch.randn(64, 5, dtype=torch.float64, generator=generator(1))
+    other = points + move - centred @ torch.linalg.lstsq(centred, move, driver="gelsd").solution
+    assert (other - points).abs().max() > 0.5
+    centroids = [unhinged_centroid(x, labels, 4) for x in (points, other)]
+    assert torch.allclose(*centroids, atol=1e-12)
+    for seed in range(3):
+        w = torch.randn(5, 4, dtype=torch.float64, generator=generator(seed))
+        assert torch.allclose(*(UNHINGED(x @ w, labels) for x in (points, other)), atol=1e-12)
+
+
+def test_appendix_c_alignment_pulls_equal_labels_together_and_pushes_others_apart():
+    """Two examples meet in one product, which counts by (C - 1)/C if their labels are equal and by -1/C if not."""
+    features, labels = torch.randn(6, 3, dtype=torch.float64, generator=generator(0)), torch.tensor([0, 0, 1, 2, 1, 0])
+    mixed = torch.func.jacrev(torch.func.jacrev(lambda x: centroid_alignment(x, labels, 3)))(features)
+    for i, j in itertools.product(range(6), repeat=2):
+        a = 2 / 3 if labels[i] == labels[j] else -1 / 3
+        assert torch.allclose(mixed[i, :, j], 2 * a / 36 * torch.eye(3, dtype=torch.float64), atol=1e-15)
+
+
 # Appendix D: proofs.
 
 
@@ -238,6 +388,10 @@ def test_lemma_d_1_and_proposition_d_2_unhinged_is_the_only_linear_one(classes):
     found = torch.einsum("b,byk->yk", combinations[0], basis)
     unhinged = 1 / classes - torch.eye(classes, dtype=torch.float64)
     assert torch.allclose(-found / found[0, 0], classes / (classes - 1) * unhinged)
+    for rows, symmetric in ((-found / found[0, 0], True), (-torch.eye(classes), False)):
+        certificate = symloss.certify(linear(rows), classes)
+        assert certificate.permutation_invariant
+        assert bool(certificate.symmetric) == symmetric == (certificate.distance_from_unhinged < 1e-12)
 
 
 def test_example_d_4_linear_approximation_of_mae_away_from_equal_scores():
@@ -272,6 +426,13 @@ def test_lemma_e_1_symmetric_iff_alpha(name, classes):
     for alpha in (exact, exact - 0.05, exact + 0.05, 1.0):
         sums = symloss.losses.dirichlet(loss, alpha).per_class(z).sum(1)
         assert (float(sums.max() - sums.min()) < 1e-12) == (alpha == exact or name in SYMMETRIC)
+
+
+@in_turn("name", ["ce", "gce", "mae", "nce", "mse"])
+def test_appendix_e_symmetrizing_prior_gives_the_symmetrized_loss(name, points):
+    loss, prior = RECORDS[name].loss(), symmetrizing_prior(5)
+    found = symloss.losses.dirichlet(loss, prior.concentration).per_class(points)
+    assert torch.allclose(found, symloss.symmetrize(loss).per_class(points), atol=1e-12)
 
 
 def test_appendix_e_alpha_of_class_and_example(points):
