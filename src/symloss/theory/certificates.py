@@ -19,6 +19,7 @@ from symloss.losses.operators import as_loss
 from symloss.losses.spec import create_loss
 from symloss.theory import properties, search
 from symloss.theory.constants import Derivatives, largest_derivatives
+from symloss.theory.proofs import proof
 from symloss.theory.properties import CounterExample, Finding
 from symloss.theory.search import Places
 from symloss.theory.subject import Subject, derivative
@@ -246,16 +247,20 @@ def certify(
     known = largest_derivatives(expression, num_classes) if scores is None else None
     steepest = _lipschitz(places)
     is_rough = steepest == math.inf or (subject.differentiable and places.sharpest_kink() > 1e-5 * steepest)
+
+    def proved(fact: str, found: Finding) -> Finding:
+        return dataclasses.replace(found, proof=proof(expression, fact, num_classes)) if found and not scores else found
+
     return Certificate(
         loss=loss if isinstance(loss, str) else repr(expression),
         num_classes=num_classes,
         scores="raw scores" if scores is None else f"scores after {getattr(scores, '__name__', scores)}",
         reach=places.reach,
-        symmetric=symmetric,
-        permutation_invariant=properties.permutation_invariant(places),
-        non_increasing=properties.non_increasing(places),
-        convex=convex,
-        bounded=bounded,
+        symmetric=proved("symmetric", symmetric),
+        permutation_invariant=proved("permutation_invariant", properties.permutation_invariant(places)),
+        non_increasing=proved("non_increasing", properties.non_increasing(places)),
+        convex=proved("convex", convex),
+        bounded=proved("bounded", bounded),
         low=low,
         high=high,
         lipschitz=_constant(steepest, known and known.lipschitz, known),

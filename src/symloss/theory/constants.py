@@ -8,12 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses.base import Loss, Sum
+from symloss.losses.base import Loss
 from symloss.losses.kernels.forms import form_of
 from symloss.losses.logits import Scores
-from symloss.losses.operators import Symmetrize
-from symloss.losses.potentials import MAEPotential, Potential
+from symloss.losses.potentials import Potential
 from symloss.losses.score_formulas import BiTemperedFormula, MSEFormula
+from symloss.theory.proofs import is_built_here, simplified
 from symloss.theory.subject import derivative
 
 LEVELS = (0.0, 0.3, 0.7, 1.0, 1.5, 2.0, 2.5, 3.2, 4.0, 5.5, 7.0, 9.0, 12.0, 14.5, 17.0, 22.0, 30.0)
@@ -76,7 +76,7 @@ def largest_derivatives(loss: Loss, num_classes: int) -> Derivatives | None:
 
     For other losses the value is a lower bound: one that the loss takes.
     """
-    loss = _simplified(loss)
+    loss = simplified(loss)
     leaves = _leaves(loss)
     searched = all(isinstance(leaf, (Potential, MSEFormula, BiTemperedFormula)) for leaf in leaves)
     if not searched or not is_built_here(loss):
@@ -91,26 +91,6 @@ def largest_derivatives(loss: Loss, num_classes: int) -> Derivatives | None:
         _search(lambda at: _curvature(loss, at), starts),
         label_alone or complete,
     )
-
-
-def is_built_here(loss: Loss) -> bool:
-    """Whether a loss knows no class by name and all its parts are of this package, whose declarations are tested.
-
-    A potential from outside may have steps that are finer than any grid.
-    """
-    ours = type(loss).__module__.startswith("symloss.losses.")
-    return ours and loss.any_classes and all(map(is_built_here, loss.children))
-
-
-def _simplified(loss: Loss) -> Loss:
-    """Drop the symmetrization of a symmetric loss, which changes a constant; replace that of MSE by twice MAE."""
-    if isinstance(loss, Sum):
-        return Sum(tuple((factor, _simplified(term)) for factor, term in loss.terms))
-    if isinstance(loss, Symmetrize) and loss.prior is None:
-        if isinstance(loss.inner, MSEFormula):
-            return MAEPotential(scale=2.0)
-        return loss.inner if loss.inner.symmetric else loss
-    return loss
 
 
 def _leaves(loss: Loss) -> list[Loss]:

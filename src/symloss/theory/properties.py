@@ -11,7 +11,6 @@ from torch import Tensor
 
 from symloss.losses import validation
 from symloss.theory import search
-from symloss.theory.constants import is_built_here
 from symloss.theory.search import Places, one_hot
 from symloss.theory.subject import Subject, rounding, shown
 
@@ -47,16 +46,16 @@ class Finding:
     """Where the property fails; None if it holds."""
     points: int = 0
     """How many points were searched."""
-    by_construction: bool = False
-    """Whether the way the loss is built shows the property, so that no point can violate it."""
+    proof: str = ""
+    """How the property follows without a search: ``"by construction"`` or ``"by interval arithmetic"``."""
 
     def __bool__(self) -> bool:
         return self.holds
 
     @property
     def grounds(self) -> str:
-        """Why the answer is yes: ``"by construction"``, or how many points were searched in vain."""
-        return "by construction" if self.by_construction else f"no counter-example at {self.points:,} points"
+        """Why the answer is yes: the proof, or how many points were searched in vain."""
+        return self.proof or f"no counter-example at {self.points:,} points"
 
 
 def finding(holds: bool, measure: float, seen: str, label: Tensor | int | None = None, **at: Tensor) -> Finding:
@@ -108,8 +107,7 @@ def symmetric(places: Places) -> Finding:
                 a, b = int(sums.argmax()), int(sums.argmin())
                 seen = f"the sum over labels is {float(sums[a]):.6g} at a and {float(sums[b]):.6g} at b"
                 return finding(False, float(sums[a] - sums[b]), seen, a=pool[a], b=pool[b])
-    loss = subject.loss
-    return Finding(True, measure, None, len(near) + len(far), loss.symmetric and is_built_here(loss))
+    return Finding(True, measure, None, len(near) + len(far))
 
 
 def permutation_invariant(places: Places) -> Finding:
@@ -135,7 +133,7 @@ def _renamed(places: Places, order: Tensor) -> Finding:
     noise = rounding(subject.value, z[chosen], y[chosen])
     real = chosen[off[chosen] > subject.tolerance(size[chosen], z[chosen], 2 * noise)]
     if not len(real):
-        return Finding(True, float(off.max()), None, len(z), is_built_here(subject.loss) and not subject.mapped)
+        return Finding(True, float(off.max()), None, len(z))
     at = near_first(real, off, z)
     label, new_label = int(y[at]), int(back[y[at]])
     seen = (

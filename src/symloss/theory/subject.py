@@ -32,7 +32,6 @@ class Subject:
 
     def __init__(self, loss: Loss, num_classes: int, scores: Callable[[Tensor], Tensor] | None = None):
         self.loss, self.num_classes = loss, num_classes
-        self.mapped = scores is not None
         self.map = scores if scores is not None else lambda z: z
         generator = torch.Generator().manual_seed(1)
         ball = torch.rand(48, num_classes, dtype=torch.float64, generator=generator) * 2 - 1
