@@ -5,6 +5,7 @@ Without a folder they are written to docs/images. Figures come from the library,
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from pathlib import Path
@@ -147,6 +148,32 @@ def draw_published_table(folder: Path) -> None:
     save(figure, folder / "published-table1.svg")
 
 
+FULL = DOCS / "results" / "table1-full"
+"""The metrics of each epoch of full cells of table 1, finished or not: one file a loss."""
+
+
+def draw_full_cells(folder: Path) -> None:
+    """Draw full cells of table 1, each up to the epoch that it has reached, beside the published accuracy."""
+    figure = canvas(6.5, 3.2)
+    axes, table = figure.subplots(), load_table("table1")
+    for path in sorted(FULL.glob("*.jsonl")):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        epochs, colour = [row["epoch"] for row in rows], COLOURS[path.stem]
+        accuracy = [100 * row["test_accuracy"] for row in rows]
+        state = "finished" if epochs[-1] == EPOCHS else f"unfinished, {epochs[-1]} of {EPOCHS} epochs"
+        axes.plot(epochs, accuracy, color=colour, label=f"{path.stem} ({state})")
+        published = table.published("cifar10", path.stem, "sym:0.8")
+        if published is not None:
+            label = f"{path.stem}, published after {EPOCHS}"
+            axes.axhline(published.value, color=colour, linestyle="--", linewidth=1, label=label)
+    axes.set(xlabel="epoch", ylabel="test accuracy in %", title="CIFAR-10, 80 % symmetric noise", xlim=(0, EPOCHS))
+    axes.legend(fontsize="small")
+    save(figure, folder / "table1-full.svg")
+
+
+EPOCHS = 120
+
+
 def draw_transition_matrices(folder: Path) -> None:
     """Draw the transition matrices of four kinds of noise."""
     figure = canvas(9, 2.7)
@@ -278,6 +305,7 @@ FIGURES = (
     draw_gradient_weights,
     draw_risk_under_noise,
     draw_published_table,
+    draw_full_cells,
     draw_transition_matrices,
     draw_unit_scores,
     draw_deviating_gradients,
