@@ -167,9 +167,10 @@ def _class_names(given: Sequence[str] | None, labels: NDArray[Any], count: int) 
         return numbers
     names = find_class_names(used, "labels") if len(used) > 1 else tuple(used)
     if len(names) != count:
+        hint = "pass class_names in the order of the columns" if len(names) < count else "pred_probs lacks columns"
         raise ValueError(
             f"labels must name {count} classes, one for each column of pred_probs; got {len(names)}, from "
-            f"{checks.brief(names[0])} to {checks.brief(names[-1])}: pass class_names in the order of the columns"
+            f"{checks.brief(names[0])} to {checks.brief(names[-1])}: {hint}"
         )
     return names
 
