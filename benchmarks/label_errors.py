@@ -3,12 +3,14 @@
     python benchmarks/label_errors.py FILE.npz ...                    # log_probs, labels, true_labels; about a minute
     python benchmarks/label_errors.py --data digits mnist --root DIR  # probabilities of quick models; an hour
     python benchmarks/label_errors.py --data digits --noise sym:0.4 --models lda     # seconds
+    python benchmarks/label_errors.py FILE.npz ... --temperatures     # estimated shares by the temperature; minutes
     python benchmarks/label_errors.py --size 1000000 100              # time and memory, in a process of its own
 
 For each file, or data set, noise and model: average precision of the ranking against the best of cleanlab's scores
 (self-confidence, normalized margin, confidence-weighted entropy), F1 of the flags against ``find_label_issues``'s
 defaults, estimated share of wrong labels, and the share of flagged wrong labels whose suggestion (or most probable
-class) is the true one. ``--rows FILE`` appends them as JSON lines.
+class) is the true one. ``--rows FILE`` appends them as JSON lines. ``--temperatures`` shows instead how many points the
+estimated share of wrong labels is off at other temperatures, and how many standard errors less likely the labels are.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from sklearn.neural_network import MLPClassifier  # type: ignore[import-untyped]
 import symloss
 from symloss.data import open_data
 from symloss.encoders import encode
-from symloss.noise import corrupt
+from symloss.noise import calibrate, corrupt
 
 SCORES = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 NOISE = ("clean", "sym:0.2", "sym:0.4", "sym:0.6", "asym:0.2", "asym:0.4", "pair:0.3", "instance:0.2", "instance:0.4")
@@ -53,13 +55,18 @@ MODELS: Mapping[str, Callable[[], Any]] = {
     "mlp, 5 epochs": lambda: MLPClassifier(128, max_iter=5, batch_size=64, random_state=0),
     "mlp, 40 epochs": lambda: MLPClassifier(128, max_iter=40, batch_size=64, random_state=0),
 }
+FACTORS = (0.7, 0.5, 0.25)
+"""Of the temperature that was chosen."""
 COLUMNS = ("AP", "cleanlab", "F1", "cleanlab", "estimated", "true", "covered", "suggestions", "argmax")
 
 Row = dict[str, Any]
+Held = tuple[Any, Any, Any]
+"""Out-of-fold probabilities, noisy labels and true ones."""
 
 
-def compared(probabilities: Any, labels: Any, truth: Any) -> Row:
+def compared(held: Held) -> Row:
     """Return the figures of both programs."""
+    probabilities, labels, truth = held
     wrong, start = labels != truth, time.perf_counter()
     audit = symloss.audit(labels, probabilities, truth=truth)
     seconds = time.perf_counter() - start
@@ -83,16 +90,49 @@ def compared(probabilities: Any, labels: Any, truth: Any) -> Row:
         "cleanlab_estimated": float(theirs.mean()),
         "suggestions": float((audit.suggested == truth)[found].mean()) if found.any() else None,
         "argmax": float((probabilities.argmax(1) == truth)[found].mean()) if found.any() else None,
+        "suggestion_alone": int(((audit.suggested == truth) & (probabilities.argmax(1) != truth))[found].sum()),
+        "argmax_alone": int(((audit.suggested != truth) & (probabilities.argmax(1) == truth))[found].sum()),
         "seconds": round(seconds, 2),
     }
 
 
-def of_file(path: Path) -> Row:
-    """Return the figures of a file of probabilities."""
+def explained(scores: torch.Tensor, labels: torch.Tensor, temperature: float) -> tuple[float, torch.Tensor]:
+    """Return the share of wrong labels by the most likely transition matrix, and the log-likelihood of each label."""
+    true, given = (scores / temperature).softmax(1), torch.nn.functional.one_hot(labels, scores.shape[1]).double()
+    transition = 0.3 / scores.shape[1] + 0.7 * torch.eye(scores.shape[1], dtype=torch.float64)
+    for _ in range(60):
+        joint = true * transition[:, labels].T
+        counts = (joint / joint.sum(1, keepdim=True)).T @ given
+        transition = counts / counts.sum(1, keepdim=True).clamp_min(1e-300)
+    likelihood = (true * transition[:, labels].T).sum(1).clamp_min(1e-300).log()
+    return 1 - float(true.mean(0) @ transition.diagonal()), likelihood
+
+
+def at_temperatures(held: Held) -> Row:
+    """Return the error of the estimated share at several temperatures in points, and standard errors of likelihood."""
+    probabilities, labels, truth = (torch.from_numpy(each) for each in held)
+    scores = (probabilities.double() + 1e-6).log()
+    chosen = calibrate(scores, labels, separation=None).temperature
+    temperatures = {"most likely": calibrate(scores, labels).temperature, "chosen": chosen}
+    temperatures |= {f"x {factor}": factor * chosen for factor in FACTORS}
+    right = torch.eye(scores.shape[1], dtype=torch.float64)
+    temperatures["of true labels"] = calibrate(scores, truth, right).temperature
+    found = {name: explained(scores, labels, temperature) for name, temperature in temperatures.items()}
+    likely, wrong = found["most likely"][1], float((labels != truth).double().mean())
+    row: Row = {"wrong": wrong}
+    for name, (rate, likelihood) in found.items():
+        less = likelihood - likely
+        error = float(less.std()) / len(less) ** 0.5
+        row[name] = (100 * abs(rate - wrong), float(less.mean()) / error if error else 0.0)
+    return row
+
+
+def read(path: Path) -> Held:
+    """Return what a file of probabilities holds."""
     with np.load(path, allow_pickle=False) as file:
         probabilities = np.exp(file["log_probs"].astype(np.float64))
         labels, truth = (file[name].astype(np.int64) for name in ("labels", "true_labels"))
-    return {"file": path.stem} | compared(probabilities / probabilities.sum(1, keepdims=True), labels, truth)
+    return probabilities / probabilities.sum(1, keepdims=True), labels, truth
 
 
 def features(name: str, root: Path | None) -> tuple[Any, Any]:
@@ -113,15 +153,15 @@ def features(name: str, root: Path | None) -> tuple[Any, Any]:
     return reduced / reduced.std(), data.labels[chosen].numpy()
 
 
-def of_models(name: str, noise: list[str], models: list[str], root: Path | None) -> Iterator[Row]:
-    """Yield the figures of quick models of a data set with synthetic noise."""
+def of_models(name: str, noise: list[str], models: list[str], root: Path | None) -> Iterator[tuple[Row, Held]]:
+    """Yield the probabilities of quick models of a data set with synthetic noise."""
     inputs, truth = features(name, root)
     for spec in noise:
         labels = corrupt(truth, spec, num_classes=10, seed=0, dataset=name, inputs=inputs).labels.astype(np.int64)
         for model in models:
             folds = StratifiedKFold(5, shuffle=True, random_state=0)
             held_out = cross_val_predict(MODELS[model](), inputs, labels, cv=folds, method="predict_proba")
-            yield {"data": name, "noise": spec, "model": model} | compared(held_out, labels, truth)
+            yield {"data": name, "noise": spec, "model": model}, (held_out, labels, truth)
 
 
 def large(size: int, classes: int) -> tuple[float, float, float, float, int, int]:
@@ -182,6 +222,18 @@ def summary(rows: list[Row]) -> Iterator[list[str]]:
         yield [*line, f"{error:.1f}", f"{theirs:.1f}", f"{sum(row['covered'] for row in part)}/{len(part)}"]
 
 
+def print_temperatures(rows: list[Row]) -> None:
+    """Print the mean error at each temperature, and in brackets the mean standard errors of log-likelihood."""
+    places = [(row["file"], "") if "file" in row else (row["data"], row["noise"]) for row in rows]
+    names = [name for name in rows[0] if isinstance(rows[0][name], tuple)]
+    lines = []
+    for place in dict.fromkeys(places):
+        part = [row for row, other in zip(rows, places, strict=True) if other == place]
+        means = [[statistics.mean(row[name][k] for row in part) for k in (0, 1)] for name in names]
+        lines.append([*place, f"{part[0]['wrong']:.3f}", *(f"{error:.1f} ({less:.1f})" for error, less in means)])
+    measure.print_table(("file or data", "noise", "true", *names), lines, left=2)
+
+
 def main() -> None:
     parser = measure.options(__doc__)
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="probabilities with true labels")
@@ -191,6 +243,7 @@ def main() -> None:
         "--models", nargs="+", default=list(MODELS), choices=MODELS, metavar="NAME", help="quick models"
     )
     parser.add_argument("--root", type=Path, help="folder of published data sets")
+    parser.add_argument("--temperatures", action="store_true", help="only the estimated share at other temperatures")
     parser.add_argument("--size", nargs=2, type=int, metavar=("N", "C"), help="only time and memory for N labels")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append JSON lines")
     chosen = parser.parse_args()
@@ -203,12 +256,16 @@ def main() -> None:
             names, [[f"{found[0]:.0f}", f"{found[1]:.0f}", f"{found[2]:.2f}", f"{found[3]:.2f}", *found[4:]]], left=0
         )
         return
-    rows = [of_file(path) for path in chosen.files]
+    figures = at_temperatures if chosen.temperatures else compared
+    rows = [{"file": path.stem} | figures(read(path)) for path in chosen.files]
     for name in chosen.data:
-        rows += of_models(name, chosen.noise, chosen.models, chosen.root)
+        rows += [place | figures(held) for place, held in of_models(name, chosen.noise, chosen.models, chosen.root)]
     if chosen.rows:
         with chosen.rows.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)
+    if chosen.temperatures:
+        print_temperatures(rows)
+        return
     if chosen.files:
         measure.print_table(("file", *COLUMNS), [[row["file"], *cells(row)] for row in rows if "file" in row])
     if chosen.data:

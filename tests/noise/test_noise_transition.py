@@ -15,6 +15,7 @@ from hostile_pickle import Bomb
 from in_turn import in_turn
 from PIL import Image
 from refusals import all_refused, refused
+from torch.overrides import TorchFunctionMode
 
 from symloss.noise import Spec, corrupt, parse, transition_matrix
 from symloss.noise.calibration import calibrate, noise_rate_interval
@@ -293,6 +294,30 @@ def test_few_examples_of_many_classes_have_one_rate_and_equal_scores_say_nothing
     found = calibrate(torch.zeros(50, 2), torch.arange(50) % 2)
     assert found.temperature == 1
     assert torch.allclose(found.probabilities(torch.zeros(3, 2)), torch.full((3, 2), 0.5, dtype=torch.float64))
+
+
+class Squares(TorchFunctionMode):
+    """Keeps every matrix of C x C entries that is made."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.shape, self.kept = (classes, classes), []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.shape == self.shape:
+            self.kept.append(result)
+        return result
+
+
+@in_turn("separation", [0.0, None])
+def test_symmetric_noise_of_many_classes_needs_one_matrix(separation):
+    """Of 5,000 classes each one has 0.2 GB, and some hundred rates are tried."""
+    scores, _, labels = draw(torch.tensor(transition_matrix(parse("sym:0.3"), 60)), count=500, temperature=0.2)
+    with Squares(60) as made:
+        found = calibrate(scores, labels, separation=separation)
+        noise_rate_interval(found, scores, labels, draws=10)
+    assert {matrix.data_ptr() for matrix in made.kept} == {found.transition.data_ptr()}
 
 
 def test_the_interval_covers_the_rate():

@@ -112,8 +112,9 @@ def audit(
     RUN is the folder of a finished `train` or `fit`. For any other model, pass --labels, --pred-probs and --out; RUN is
     that folder later.
 
-    Writes audit.csv, pred_probs.npy (for other programs) and audit.html (to review suspicious labels, and to accept or
-    reject suggestions). A fit already has these files; its labels are listed. Your data is never changed.
+    Writes audit.csv and audit.html (to review suspicious labels, and to accept or reject suggestions), and for a run
+    pred_probs.npy (for other programs). A fit already has these files; its labels are listed. Your data is never
+    changed.
     """
     choice = {"--decisions": bool(decisions), "--above": above is not None, "--all": everything}
     chosen = [name for name, given in choice.items() if given]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -100,11 +101,11 @@ def calibrate(
     part, noisy = scores[::step], labels[::step]
     temperature = _best_temperature(part, noisy, known, separation or 0.0)
     if separation is not None:
-        return _explain(scores, labels, temperature, known)
+        return _explain(scores, labels, temperature, known).calibration()
     found = _explain(scores, labels, _anchored_temperature(part, noisy, temperature, known), known)
     if known is None and _enough_for_entries(scores) and not _worth_its_entries(found, scores, labels):
-        return _explain_by_symmetric(scores, labels, temperature)
-    return found
+        found = _explain_by_symmetric(scores, labels, temperature)
+    return found.calibration()
 
 
 def noise_rate_interval(
@@ -211,7 +212,7 @@ def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
     return low
 
 
-def _worth_its_entries(found: Calibration, scores: Tensor, labels: Tensor) -> bool:
+def _worth_its_entries(found: _Explanation, scores: Tensor, labels: Tensor) -> bool:
     """Return whether a transition matrix explains more than symmetric noise, by Akaike's criterion."""
     symmetric = _explain_by_symmetric(scores, labels, found.temperature)
     entries = scores.shape[1] * (scores.shape[1] - 1) - 1
@@ -235,44 +236,71 @@ def _golden_section(badness: Callable[[float], float], low: float, high: float, 
     return (low + high) / 2
 
 
+class _Explanation(NamedTuple):
+    """What explains labels at a temperature: a transition matrix, or a rate, which is all of a symmetric one."""
+
+    temperature: float
+    noise: Tensor | float
+    prior: Tensor
+    log_likelihood: float
+
+    @property
+    def noise_rate(self) -> float:
+        return self.noise if isinstance(self.noise, float) else self.calibration().noise_rate
+
+    def calibration(self) -> Calibration:
+        matrix = _symmetric_matrix(self.noise, len(self.prior)) if isinstance(self.noise, float) else self.noise
+        return Calibration(self.temperature, matrix, self.prior, self.log_likelihood)
+
+
 def _explain(
     scores: Tensor, labels: Tensor, temperature: float, transition: Tensor | None, rounds: int = ROUNDS
-) -> Calibration:
+) -> _Explanation:
     """Return the most likely transition matrix at this temperature, unless it is known."""
+    if transition is None and not _enough_for_entries(scores):
+        return _explain_by_symmetric(scores, labels, temperature)
     true = (scores / temperature).softmax(1)
     if transition is None:
-        transition = _symmetric(true, labels)
-        if _enough_for_entries(scores):
-            transition = _any_matrix(true, labels, transition, rounds)
-    return _explained(true, labels, transition, temperature)
+        rate = _symmetric_rate(_at_labels(true, labels), true.shape[1])
+        transition = _any_matrix(true, labels, _symmetric_matrix(rate, true.shape[1]), rounds)
+    likelihood = (true * transition[:, labels].T).sum(1)
+    return _Explanation(temperature, transition, true.mean(0), _mean_log(likelihood))
+
+
+def _explain_by_symmetric(scores: Tensor, labels: Tensor, temperature: float) -> _Explanation:
+    """Return the most likely rate of symmetric noise. Its matrix is not made: of 5,000 classes it has 0.2 GB."""
+    true = (scores / temperature).softmax(1)
+    right, others = _at_labels(true, labels), true.shape[1] - 1
+    rate = _symmetric_rate(right, true.shape[1])
+    return _Explanation(temperature, rate, true.mean(0), _mean_log((1 - rate) * right + rate / others * (1 - right)))
 
 
 def _enough_for_entries(scores: Tensor) -> bool:
     return len(scores) >= EXAMPLES_PER_ENTRY * scores.shape[1] ** 2
 
 
-def _explain_by_symmetric(scores: Tensor, labels: Tensor, temperature: float) -> Calibration:
-    true = (scores / temperature).softmax(1)
-    return _explained(true, labels, _symmetric(true, labels), temperature)
+def _mean_log(likelihood: Tensor) -> float:
+    return float(likelihood.clamp_min(1e-300).log().mean())
 
 
-def _explained(true: Tensor, labels: Tensor, transition: Tensor, temperature: float) -> Calibration:
-    likelihood = (true * transition[:, labels].T).sum(1)
-    return Calibration(temperature, transition, true.mean(0), float(likelihood.clamp_min(1e-300).log().mean()))
+def _at_labels(true: Tensor, labels: Tensor) -> Tensor:
+    return true.gather(1, labels[:, None]).squeeze(1)
 
 
-def _symmetric(true: Tensor, labels: Tensor, rounds: int = ROUNDS) -> Tensor:
-    """Fit symmetric noise: one rate, and all wrong classes equally likely."""
-    num_classes = true.shape[1]
-    right = true.gather(1, labels[:, None]).squeeze(1)
+def _symmetric_rate(right: Tensor, num_classes: int) -> float:
+    """Fit symmetric noise to the probabilities of the labels: one rate, and all wrong classes equally likely."""
     rate = 0.3
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         wrong = rate / (num_classes - 1) * (1 - right)
         before = rate
         rate = float((wrong / (wrong + (1 - rate) * right).clamp_min(1e-300)).mean().clamp(1e-6, 1 - 1e-6))
         if abs(rate - before) < SETTLED:
             break
-    matrix = torch.full((num_classes, num_classes), rate / (num_classes - 1), dtype=true.dtype)
+    return rate
+
+
+def _symmetric_matrix(rate: float, num_classes: int) -> Tensor:
+    matrix = torch.full((num_classes, num_classes), rate / (num_classes - 1), dtype=torch.float64)
     return matrix.fill_diagonal_(1 - rate)
 
 

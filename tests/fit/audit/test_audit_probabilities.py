@@ -143,8 +143,8 @@ def test_what_is_no_probability_is_refused():
         (ValueError, "one row for each label", lambda: symloss.audit(noisy[:50], chances)),
         (ValueError, "at least two classes ... np.stack", lambda: symloss.audit(noisy % 2, chances[:, 0])),
         (ValueError, "at least two classes ... int64", lambda: symloss.audit(noisy, np.eye(4, dtype=int)[noisy])),
-        (ValueError, "name 3 classes ... got 4", lambda: symloss.audit(noisy, normalised(chances[:, :3]))),
-        (ValueError, "name 5 classes ... got 4", lambda: symloss.audit(names, five)),
+        (ValueError, "name 3 ... got 4 ... lacks columns", lambda: symloss.audit(noisy, normalised(chances[:, :3]))),
+        (ValueError, "name 5 classes ... got 4 ... pass class_names", lambda: symloss.audit(names, five)),
         (ValueError, "4 different names", lambda: symloss.audit(noisy, chances, class_names=NAMES[:3])),
         (ValueError, "among the 4 classes ... 'emu'", lambda: symloss.audit(["emu"] * 100, chances, class_names=NAMES)),
     )  # fmt: skip

@@ -23,6 +23,8 @@ Rows = NDArray[np.int64]
 
 EXPLAINED, FEWEST_EXPLAINED = 4_000_000, 2_000
 """The most probabilities, and the fewest rows of them, that the transition matrix is fitted to: of an even sample."""
+AT_A_TIME = 100
+"""Rows of a sample that are read before the pages of a memory-mapped file are given back."""
 SUMS = 0.01
 """The largest deviation of a row's sum from 1. Half precision with many classes needs that much."""
 TINY = 1e-6
@@ -93,11 +95,10 @@ def audit(
     names = _class_names(class_names, texts, count)
     given = _numbers("labels", texts, size, names)
     _check_rows(chances, given, names)
-    scores = _log(chances[_sample(size, count)])
-    noisy = given[_sample(size, count)]
-    release(chances)
+    sample = _sample(size, count)
+    scores, noisy = _log(_rows(chances, sample)), given[sample]
+    low, high = rate_range(scores, noisy, MOST_CERTAIN)  # before a transition matrix takes memory
     calibration = calibrate(torch.from_numpy(scores), torch.from_numpy(noisy), separation=None)
-    low, high = rate_range(scores, noisy, MOST_CERTAIN)
     apart = anchors(torch.from_numpy(scores), calibration.temperature) >= CERTAIN
     del scores
     label_scores, suggested, suggested_probs = _judged(chances, given, calibration)
@@ -166,9 +167,10 @@ def _class_names(given: Sequence[str] | None, labels: NDArray[Any], count: int) 
         return numbers
     names = find_class_names(used, "labels") if len(used) > 1 else tuple(used)
     if len(names) != count:
+        hint = "pass class_names in the order of the columns" if len(names) < count else "pred_probs lacks columns"
         raise ValueError(
             f"labels must name {count} classes, one for each column of pred_probs; got {len(names)}, from "
-            f"{checks.brief(names[0])} to {checks.brief(names[-1])}: pass class_names in the order of the columns"
+            f"{checks.brief(names[0])} to {checks.brief(names[-1])}: {hint}"
         )
     return names
 
@@ -242,10 +244,18 @@ def _no_probabilities(row: NDArray[np.float64], place: int) -> ValueError:
     return ValueError(f"pred_probs must be probabilities that sum to 1 in each row; row {place} (from 0) {hint}")
 
 
-def _sample(size: int, count: int) -> slice | Rows:
+def _sample(size: int, count: int) -> Rows:
     """Return the rows that the transition matrix is fitted to: all, or an even sample."""
-    most = max(FEWEST_EXPLAINED, EXPLAINED // count)
-    return slice(None) if size <= most else np.linspace(0, size - 1, most).astype(np.int64)
+    return np.linspace(0, size - 1, min(size, max(FEWEST_EXPLAINED, EXPLAINED // count))).astype(np.int64)
+
+
+def _rows(chances: Floats, rows: Rows) -> Floats:
+    """Return some rows. A system may map megabytes around each row that is read, so a few are read at a time."""
+    found = np.empty((len(rows), chances.shape[1]), chances.dtype)
+    for start in range(0, len(rows), AT_A_TIME):
+        found[start : start + AT_A_TIME] = chances[rows[start : start + AT_A_TIME]]
+        release(chances)
+    return found
 
 
 def _log(chances: Floats) -> NDArray[np.float64]:
