@@ -127,6 +127,11 @@ LINEAR = {
     "iii fails": ([[-3, 1, 2], [1, -3, 2], [2, 2, -3]], {"same_others", "symmetric"}, "a_2(0) = 2 and a_1(0) = 1"),
     "sum fails": (BASE, {"symmetric"}, "sum_y a_0(y) = 1"),
     "it rises": ([[2, -1, -1], [-1, 2, -1], [-1, -1, 2]], {"non_increasing"}, "a_0(0) = 2"),
+    "one rises": (
+        [[-3, 1, 1], [1, 0.5, 1], [2, -1.5, -2]],
+        {"same_own", "same_swapped", "same_others", "non_increasing"},
+        "a_0(0) = -3 and a_1(1) = 0.5",
+    ),
     "all hold": ([[-2, 1, 1], [1, -2, 1], [1, 1, -2]], set(), ""),
     "remark D.3": ([[-1, 1, 1], [1, -1, 0], [0, 0, -1]], {"same_swapped", "same_others"}, "a_2(0) = 1 and a_0(2) = 0"),
 }
@@ -143,6 +148,7 @@ def test_lemma_d_1_and_proposition_d_2_constraints(name, factor):
         assert first.seen == seen
         assert first.measure > 0
         assert seen in str(facts)
+        assert (name == "one rises") <= (facts.non_increasing.seen == "a_1(1) = 0.5")
     is_multiple = name in ("it rises", "all hold")
     assert (facts.multiple_of_unhinged is not None) == is_multiple
     if is_multiple:

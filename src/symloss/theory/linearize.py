@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
@@ -239,9 +239,12 @@ class LinearFormula(Loss):  # noqa: PLW1641 (the dataclass writes the hash)
         return FirstOrder(0 * ones, float(all_of_them - own) / (1 - 1 / s.classes) * ones)
 
 
+TorchRegression = nn.MSELoss | nn.L1Loss | nn.HuberLoss | nn.SmoothL1Loss
+
+
 @overload
 def linearize(  # type: ignore[overload-overlap]  # a regression loss is a module too, and goes here
-    loss: SymmetrizedRegression | LinearRegressionLoss, at: float = ...
+    loss: LinearRegressionLoss | SymmetrizedRegression | TorchRegression, at: float = ...
 ) -> LinearizedRegression: ...
 @overload
 def linearize(loss: AnyLoss, at: float | Numbers = ..., num_classes: int | None = ...) -> LinearFormula: ...
