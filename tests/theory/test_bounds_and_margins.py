@@ -609,13 +609,15 @@ def test_a_lower_bound_of_beta_gives_an_estimate():
     exact = symloss.gap_bound(model, "mae", x)
     assert exact.exact
     assert "(a bound)" in str(exact)
-    wide = nn.Sequential(*model[:-1], nn.Linear(7, 10, bias=False)).double()
-    estimate = symloss.gap_bound(wide, "sgce", x)
+    wide = as_network(torch.full((10, 5), 0.5 / 50**0.5, dtype=torch.float64))
+    estimate = symloss.gap_bound(wide, "sgce:q=0.8", x / x.norm(dim=1, keepdim=True))
+    assert (estimate.radius, estimate.weights) == pytest.approx((1.0, 0.5))
+    assert estimate.bound == pytest.approx(0.339, rel=0.01)  # not .054, of the loss with slope .158
     assert not estimate.exact
     assert "an estimate, not a bound" in str(estimate)
-    claimed = symloss.gap_bound(wide, "sgce", x, smoothness=float(estimate.beta) * estimate.slope)
+    claimed = symloss.gap_bound(wide, "sgce:q=0.8", x, smoothness=float(estimate.beta) * estimate.slope)
     assert claimed.exact
-    assert claimed.bound == pytest.approx(estimate.bound)
+    assert float(claimed.beta) == pytest.approx(float(estimate.beta))
 
 
 def test_beta_is_at_least_what_the_data_show():

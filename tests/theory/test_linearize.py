@@ -175,7 +175,11 @@ def test_rounding_is_no_violation_and_little_more_is_one():
         a[1, 2] += size
         facts = linear_facts(a)
         assert bool(facts.symmetric) == facts.permutation_invariant == (facts.multiple_of_unhinged is not None) == holds
-    # What a loss computes in float32 is no more precise.
+    # What a loss computes in float32 is no more precise. Some take nothing else.
+    plain = symloss.linearize(nn.CrossEntropyLoss(weight=torch.ones(3)), num_classes=3).facts
+    assert plain.multiple_of_unhinged == pytest.approx(1, rel=1e-6)
+    heavy = symloss.linearize(nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.0, 2.0])), num_classes=3).facts
+    assert heavy.multiple_of_unhinged is None
     single = symloss.linearize(lambda z, y: F.cross_entropy(z.float(), y, reduction="none"), 3.0, num_classes=7)
     assert single.coefficients.dtype == torch.float32
     assert single.facts.multiple_of_unhinged == pytest.approx(1, rel=1e-6)
@@ -271,6 +275,7 @@ def test_bad_input():
         (ValueError, "scores of 3 classes; got 4", lambda: linear(torch.zeros(1, 4), y)),
         (ValueError, "masked out; got a score of -inf", lambda: linear(z.index_fill(1, y + 1, -math.inf), y)),
         (ValueError, "shape (C, C) ... (2, 3)", lambda: linear_facts(torch.zeros(2, 3))),
+        (ValueError, "shape (C, C) ... (2,)", lambda: linear_facts([1.0, 2.0])),
         (ValueError, "at least two labels ... (1, 1)", lambda: linear_facts([[1.0]])),
         (ValueError, "finite", lambda: LinearFormula([[1.0, math.nan], [0.0, 0.0]])),
         (TypeError, "coefficients must be ... 'x'", lambda: linear_facts("x")),

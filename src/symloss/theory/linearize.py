@@ -327,6 +327,10 @@ def _gradients(loss: Loss, z: Tensor, name: str) -> Tensor:
     """Return the gradient of the loss at every label, (C, C), in the precision in which the loss computes."""
     classes = len(z)
     labels = torch.arange(classes)[:, None]
+    try:
+        loss.values(Scores(z[None]), labels[:1])
+    except RuntimeError:  # some losses take float32 alone, as one of torch does that has class weights
+        z = z.float()
     values, found = _with_gradient(loss, z.expand(classes, classes), labels, name)
     place = f"at {tuple(z.tolist())}" if classes <= 6 else "at this point"
     if not bool(values.isfinite().all() and found.isfinite().all()):
@@ -363,14 +367,14 @@ def _refuse_kinks(loss: Loss, z: Tensor, gradients: Tensor, precise: bool, what:
     classes = len(z)
     # A random direction crosses every kink.
     ways = torch.randn(6, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    ways = torch.nn.functional.normalize(ways, dim=1)
+    ways = torch.nn.functional.normalize(ways, dim=1).to(z.dtype)
     labels = torch.arange(classes)[:, None]
     largest = float(gradients.abs().max())
     steps = (1e-4, 1e-5) if precise else (1e-1, 3e-2)
     size = max(1.0, float(z.abs().max()))
     here = loss.values(Scores(z.expand(classes, classes).clone()), labels)
     for way in ways:
-        said = gradients.double() @ way
+        said = gradients.double() @ way.double()
         worst = []
         for step in steps:
             off = [
