@@ -393,5 +393,15 @@ def test_corruptions_of_other_kinds():
     assert not huber.symmetric(D.Cauchy(2.5, 0.5))
     batch = D.Normal(torch.tensor([0.0, 0.5]), torch.tensor([1.0, 1.0]))  # one of the two is not centred
     assert linearize_regression(nn.MSELoss()).symmetric(batch).measure == pytest.approx(1.0)
+    # By quadrature, which feels the jump of f: a pinball loss at its quantile has mean 0 within the error.
+    normal = D.Normal(torch.tensor(0.0, dtype=torch.float64), torch.tensor(1.0, dtype=torch.float64))
+    quantile = float(normal.icdf(torch.tensor(0.25, dtype=torch.float64)))
+
+    def pinball(z, t):
+        return torch.maximum(0.25 * (t - z), -0.75 * (t - z))
+
+    assert linearize_regression(pinball, quantile).symmetric(normal)
+    assert not linearize_regression(pinball, quantile - 1).symmetric(normal)
+    assert not linearize_regression(nn.MSELoss()).symmetric(D.Normal(1e-4, 1.0))
     with refused(TypeError, "corruption"):
         huber.symmetric(lambda x: D.Normal(x, 1.0))
