@@ -515,12 +515,16 @@ def test_networks_that_are_not_the_best():
     signs = set()
     for seed in range(8):
         one, other = network(2, nn.ReLU, 1.5, seed), network(3, nn.Tanh, 1.1, seed + 100)
+        one, other = (one, other) if seed % 2 else (other, one)
         found = bound_of(one, "mae", (x, y), other)
         scores = [model(x).detach() for model in (one, other)]
         risk = [float(UNHINGED(z, y)) for z in scores]
         phi = [float(LOSSES["mae"](z, y)) * CLASSES for z in scores]
         assert (found.gap, found.excess) == pytest.approx((risk[0] - risk[1], phi[0] - phi[1]), abs=1e-12)
         assert found.weights == pytest.approx(max(1.5**2, 1.1**3))
+        both = torch.cat(scores)
+        assert found.output == pytest.approx(float(both.norm(dim=1).max()))
+        assert found.remainder == pytest.approx(float(remainder_of("mae", both).max()))
         assert found.gap - found.excess <= 2 * found.remainder <= found.bound
         assert ("comes on top of the bound" in str(found)) == (found.excess > 0)
         signs.add(found.excess > 0)
