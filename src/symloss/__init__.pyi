@@ -50,7 +50,9 @@ from symloss.losses.criterion import Criterion as Criterion
 from symloss.losses.heads import LinearLoss as LinearLoss
 from symloss.losses.of_logp import of_logp as of_logp
 from symloss.losses.spec import create_loss as create_loss, list_losses as list_losses
+from symloss.theory.bounds import gap_bound as gap_bound
 from symloss.theory.certificates import certify as certify
+from symloss.theory.linearize import linearize as linearize
 from symloss.training.best_epoch import BestEpoch as BestEpoch
 from symloss.training.margins import MarginRecorder as MarginRecorder
 

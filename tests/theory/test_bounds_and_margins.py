@@ -13,14 +13,15 @@ from in_turn import in_turn
 from refusals import all_refused, refused
 from scipy import stats
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import symloss
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.potentials import CEPotential
 from symloss.theory import binary, bounds
 from symloss.theory.binary import MarginCriterion, derivatives_at_zero, margin_constants, margin_function, surrogate
-from symloss.theory.certificates import Constant
 from symloss.theory.search import worst_chord
+from symloss.training.models import create_model
 
 Z = torch.linspace(-3, 3, 61, dtype=torch.float64)
 
@@ -298,15 +299,31 @@ def test_bad_input_of_the_criterion():
 
 UNHINGED = RECORDS["unhinged"].loss()
 CLASSES = 3
-every_loss = in_turn("loss", [CEPotential(), RECORDS["alpha-mae"].loss(alpha=0.5), RECORDS["alpha-mae"].loss()])
+LOSSES = {
+    "ce": CEPotential(),
+    "mae": RECORDS["mae"].loss(),
+    "sgce": RECORDS["sgce"].loss(q=0.5),
+    "alpha-mae": RECORDS["alpha-mae"].loss(),
+}
+SLOPES = {"ce": 1.0, "mae": 1 / 3, "sgce": 3**-0.5, "alpha-mae": 1.0}
+every_loss = in_turn("name", LOSSES)
 
 
 @functools.cache
-def smoothness(loss):
-    """As measured; each loss has the unhinged loss as its linear approximation at 0."""
-    certificate = symloss.certify(loss, CLASSES)
-    assert (certificate.slope, certificate.distance_from_unhinged) == pytest.approx((1, 0), rel=1e-9, abs=1e-9)
-    return certificate.smoothness
+def smoothness(name):
+    """Of the loss as it is, not divided by its slope."""
+    return symloss.certify(LOSSES[name], CLASSES).smoothness
+
+
+def bound_of(model, name, data, *others):
+    return symloss.gap_bound(model, LOSSES[name], data, *others, smoothness=float(smoothness(name)))
+
+
+def remainder_of(name, z):
+    """|phi(z, y) - phi(0, y) - unhinged(z, y)| at every label, where phi is the loss divided by its slope."""
+    loss = LOSSES[name]
+    risen = loss.per_class(z) - loss.per_class(torch.zeros_like(z))
+    return (risen / SLOPES[name] - UNHINGED.per_class(z)).abs()
 
 
 def network(layers, activation, scale, seed=0):
@@ -326,64 +343,126 @@ def inputs(radius, n=200):
 
 
 def test_formula():
-    for b, big, small, c, layers in ((0.5, 2.0, 3.0, 1.0, 1), (0.25, 1.5, 0.7, 1.1, 4)):
-        assert bounds.output_bound(big, small, c, layers) == pytest.approx(big * c ** (layers - 1) * small)
-        expected = big**2 * b * c ** (2 * (layers - 1)) * small**2
-        assert bounds.unhinged_gap_bound(b, big, small, c, layers) == pytest.approx(expected)
-        assert bounds.remainder_bound(b, big, small, c, layers) == pytest.approx(expected / 2)
-    assert bounds.unhinged_gap_bound(0.0, 5.0, 5.0, 1.0, 2) == 0  # the unhinged loss itself
+    """R^2 beta c^(2 (l - 1)) r^2, with beta of the loss divided by its slope."""
+    x = torch.tensor([[3.0, 4.0], [0.5, 0.0]])
+    first, second = (nn.Linear(2, 2, bias=False) for _ in range(2))
+    torch.nn.init.constant_(first.weight, 0.5)  # of norm 1
+    torch.nn.init.constant_(second.weight, 1.0)  # of norm 2
+    for slope, c in ((0.1, 1.0), (3.0, 3.0)):
+        leaky = nn.LeakyReLU(slope)
+        model = nn.Sequential(first, leaky, nn.Sequential(leaky, second))
+        found = symloss.gap_bound(model, 0.2 * LOSSES["ce"], x, smoothness=0.1)
+        assert (found.radius, found.weights, found.lipschitz, found.slope) == pytest.approx((5.0, 2.0, c * c, 0.2))
+        assert float(found.beta) == pytest.approx(0.5)
+        assert found.bound == pytest.approx(5**2 * 0.5 * c**4 * 2**2)
+        assert found.remainder_bound == pytest.approx(found.bound / 2)
+        assert (found.examples, found.num_classes, found.exact) == (2, 2, True)
+    unhinged = symloss.gap_bound(model, "unhinged", x)
+    assert (unhinged.bound, unhinged.remainder) == (0, pytest.approx(0, abs=1e-12))
 
 
-@in_turn("activation", [nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.Softsign, nn.ReLU6])
-def test_proposition_5_3_outputs_of_networks(activation):
+def test_the_loss_is_measured_at_slope_1():
+    """The bound is that of any multiple of the loss; beta and slope cannot come apart."""
+    model, x = network(2, nn.ReLU, 1.3), inputs(1.0)
+    for name, losses in {
+        "mae": (7 * symloss.MAE(), "mae:scale=ce"),
+        "sgce": (symloss.SGCE(q=0.5), 0.01 * symloss.SGCE(q=0.5)),
+    }.items():
+        plain = bound_of(model, name, x)
+        assert plain.slope == pytest.approx(SLOPES[name])
+        assert float(plain.beta) == pytest.approx(float(smoothness(name)) / SLOPES[name])
+        for found in (symloss.gap_bound(model, loss, x) for loss in losses):
+            assert float(found.beta) == pytest.approx(float(plain.beta), rel=1e-4)
+            assert found.bound == pytest.approx(plain.bound, rel=1e-4)
+            assert found.remainder == pytest.approx(plain.remainder, rel=1e-6)
+
+
+ACTIVATIONS = {
+    "relu": (nn.ReLU(), 1.0),
+    "relu6": (nn.ReLU6(), 1.0),
+    "tanh": (nn.Tanh(), 1.0),
+    "softsign": (nn.Softsign(), 1.0),
+    "softshrink": (nn.Softshrink(0.3), 1.0),
+    "tanhshrink": (nn.Tanhshrink(), 1.0),
+    "hardtanh": (nn.Hardtanh(-0.5, 2.0), 1.0),
+    "flat leaky": (nn.LeakyReLU(0.2), 1.0),
+    "steep leaky": (nn.LeakyReLU(-2.5), 2.5),
+    "prelu": (nn.PReLU(init=1.7), 1.7),
+    "elu": (nn.ELU(), 1.0),
+    "steep elu": (nn.ELU(3.0), 3.0),
+    "celu": (nn.CELU(0.4), 1.0),
+    "selu": (nn.SELU(), 1.7580993),
+    "gelu": (nn.GELU(), 1.13),
+    "gelu by tanh": (nn.GELU("tanh"), 1.13),
+    "silu": (nn.SiLU(), 1.1),
+    "mish": (nn.Mish(), 1.09),
+    "hardswish": (nn.Hardswish(), 1.5),
+}
+
+
+@in_turn("name", ACTIVATIONS)
+def test_proposition_5_3_outputs_of_networks(name):
     """What the bound takes for c is at least the steepest slope of the non-linearity, and not much more."""
-    c = {nn.GELU: 1.13, nn.SiLU: 1.1}.get(activation, 1.0)
-    x = torch.linspace(-9, 9, 20001, dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(activation()(x).sum(), x)
-    assert float(activation()(torch.zeros(1))) == 0
-    assert 0.99 * c <= float(slope.abs().max()) <= c * (1 + 1e-12)
+    activation, c = ACTIVATIONS[name]
+    x = torch.linspace(-9, 9, 20001, dtype=torch.float64)
+    values = activation.double()(x).detach()
+    assert values[10_000].abs() < 1e-15
+    assert 0.99 * c <= float((values.diff() / x.diff()).abs().max()) <= c * (1 + 1e-6)
     for layers in (1, 4):
         for seed in range(3):
-            model = network(layers, activation, 1.7, seed)
+            model = network(layers, lambda: activation, 1.7, seed)
             assert bounds.weight_product(model) == pytest.approx(1.7**layers)
-            longest = float(model(inputs(2.0)).detach().norm(dim=1).max())
-            assert longest <= bounds.output_bound(2.0, bounds.weight_product(model), c, layers)
-            bound = bounds.unhinged_gap_bound(0.5, 2.0, 1.7**layers, c, layers)
-            assert bounds.network_gap_bound(model, 0.5, 2.0) == pytest.approx(bound)
+            found = bound_of(model, "ce", inputs(2.0))
+            assert found.lipschitz == pytest.approx(c ** (layers - 1))
+            assert found.output == pytest.approx(float(model(inputs(2.0)).detach().norm(dim=1).max()))
+            assert found.output <= found.radius * found.lipschitz * found.weights
 
 
 @in_turn("scale", [0.3, 2.5])
 @in_turn("layers", [1, 3])
 @every_loss
-def test_proposition_5_3_remainder_on_networks(loss, layers, scale):
-    """|phi(z, y) - phi(0, y) - unhinged(z, y)| <= beta/2 (R c^(l-1) r)^2 for every output z and every label."""
-    beta, model = smoothness(loss), network(layers, nn.ReLU, scale)
+def test_proposition_5_3_remainder_on_networks(name, layers, scale):
+    """At most beta/2 (R c^(l-1) r)^2 for every output and every label, and at most beta/2 |z|^2."""
+    model = network(layers, nn.ReLU, scale)
     for radius in (0.5, 3.0):
         z = model(inputs(radius)).detach()
-        remainder = loss.per_class(z) - loss.per_class(torch.zeros_like(z)) - UNHINGED.per_class(z)
-        bound = bounds.remainder_bound(beta, radius, bounds.weight_product(model), 1.0, layers)
-        assert float(remainder.abs().max()) <= bound * (1 + 1e-9)
-        own = beta / 2 * z.square().sum(1, keepdim=True)
-        assert bool((remainder.abs() <= own * (1 + 1e-6) + 1e-12).all())
+        remainder, found = remainder_of(name, z), bound_of(model, name, inputs(radius))
+        assert found.remainder == pytest.approx(float(remainder.max()), rel=1e-9, abs=1e-14)
+        assert found.remainder <= found.remainder_bound * (1 + 1e-9)
+        own = float(smoothness(name)) / SLOPES[name] / 2 * z.square().sum(1, keepdim=True)
+        assert bool((remainder <= own * (1 + 1e-6) + 1e-12).all())
+
+
+def as_network(*weights, activation=nn.ReLU):
+    parts = []
+    for weight in weights:
+        layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=torch.float64)
+        layer.weight.data = weight
+        parts += [layer, activation()]
+    return nn.Sequential(*parts[:-1])
 
 
 @in_turn("r", [0.3, 3.0])
 @every_loss
-def test_proposition_5_3_gap_on_one_layer(loss, r):
+def test_proposition_5_3_gap_on_one_layer(name, r):
     """One layer with |W| <= r: the best for unhinged is the centroid's, the best for phi is found by descent."""
     x = inputs(1.0, 60)
     y = (x[:, 0] > 0.1).long() + (x[:, 1] > 0).long()
-    w = torch.zeros(CLASSES, 5, dtype=torch.float64, requires_grad=True)
+    loss, w = LOSSES[name], torch.zeros(CLASSES, 5, dtype=torch.float64, requires_grad=True)
     for _ in range(1500):
         (slope,) = torch.autograd.grad(loss(x @ w.T, y), w)
         with torch.no_grad():
-            w -= slope
+            w -= slope / SLOPES[name]
             w *= (r / w.norm()).clamp_max(1)
     centroid = (torch.eye(CLASSES, dtype=torch.float64)[y] - 1 / CLASSES).T @ x / len(x)
     best = r * centroid / centroid.norm()
     assert float(UNHINGED(x @ best.T, y)) == pytest.approx(-r * float(centroid.norm()))
     gap = float(UNHINGED(x @ w.detach().T, y) - UNHINGED(x @ best.T, y))
-    assert -1e-9 <= gap <= bounds.unhinged_gap_bound(smoothness(loss), 1.0, r, 1.0, 1)
+    found = bound_of(as_network(w.detach()), name, (x, y), as_network(best))
+    assert found.gap == pytest.approx(gap, abs=1e-12)
+    assert found.excess <= 1e-9
+    assert -1e-9 <= gap <= found.bound
+    assert gap <= 2 * found.remainder + 1e-9
 
 
 def two_layers(weights, x):
@@ -407,9 +486,9 @@ def best_neuron(x, y, r):
 
 @in_turn("r", [0.5, 2.0])
 @every_loss
-def test_proposition_5_3_gap_on_two_layers(loss, r):
+def test_proposition_5_3_gap_on_two_layers(name, r):
     """phi-risk no larger than that of the best for unhinged is all the proof needs: descent starts from there."""
-    x = inputs(1.0, 60)[:, :2]
+    loss, x = LOSSES[name], inputs(1.0, 60)[:, :2]
     y = (x[:, 0] > 0.05).long() + (x[:, 1] > 0).long()
     *best, gain = best_neuron(x, y, r)
     assert float(UNHINGED(two_layers(best, x), y)) == pytest.approx(-gain)
@@ -420,12 +499,36 @@ def test_proposition_5_3_gap_on_two_layers(loss, r):
         slopes = torch.autograd.grad(loss(two_layers(weights, x), y), weights)
         with torch.no_grad():
             for layer, slope in zip(weights, slopes, strict=True):
-                layer.sub_(slope, alpha=0.5).mul_((r**0.5 / layer.norm()).clamp_max(1))
+                layer.sub_(slope, alpha=0.5 / SLOPES[name]).mul_((r**0.5 / layer.norm()).clamp_max(1))
     found = [w.detach() for w in weights]
     assert found[0].norm() * found[1].norm() <= r * (1 + 1e-12)
     assert float(loss(two_layers(found, x), y)) <= float(loss(two_layers(best, x), y))
     gap = float(UNHINGED(two_layers(found, x), y)) + gain
-    assert 0 <= gap <= bounds.unhinged_gap_bound(smoothness(loss), float(x.norm(dim=1).max()), r, 1.0, 2)
+    measured = bound_of(as_network(*found), name, (x, y), as_network(*best))
+    assert (measured.gap, measured.excess <= 0) == (pytest.approx(gap, abs=1e-12), True)
+    assert 0 <= gap <= min(measured.bound, 2 * measured.remainder + 1e-9)
+
+
+def test_networks_that_are_not_the_best():
+    """The gap of any two is at most the bound, or twice the remainder, plus the excess of the first one's phi-risk."""
+    x, y = inputs(1.0, 60), torch.arange(60) % CLASSES
+    signs = set()
+    for seed in range(8):
+        one, other = network(2, nn.ReLU, 1.5, seed), network(3, nn.Tanh, 1.1, seed + 100)
+        one, other = (one, other) if seed % 2 else (other, one)
+        found = bound_of(one, "mae", (x, y), other)
+        scores = [model(x).detach() for model in (one, other)]
+        risk = [float(UNHINGED(z, y)) for z in scores]
+        phi = [float(LOSSES["mae"](z, y)) * CLASSES for z in scores]
+        assert (found.gap, found.excess) == pytest.approx((risk[0] - risk[1], phi[0] - phi[1]), abs=1e-12)
+        assert found.weights == pytest.approx(max(1.5**2, 1.1**3))
+        both = torch.cat(scores)
+        assert found.output == pytest.approx(float(both.norm(dim=1).max()))
+        assert found.remainder == pytest.approx(float(remainder_of("mae", both).max()))
+        assert found.gap - found.excess <= 2 * found.remainder <= found.bound
+        assert ("comes on top of the bound" in str(found)) == (found.excess > 0)
+        signs.add(found.excess > 0)
+    assert signs == {True, False}
 
 
 @in_turn(
@@ -467,43 +570,192 @@ def test_proposition_5_3_outputs_of_networks_with_convolutions():
     radius = float(x.flatten(1).norm(dim=1).max())
     norms = [bounds.convolution_norm_bound(model[k]) for k in (0, 3)] + [float(model[7].weight.detach().norm())]
     assert bounds.weight_product(model) == pytest.approx(math.prod(norms))
-    longest = float(model(x).detach().norm(dim=1).max())
-    assert longest <= bounds.output_bound(radius, bounds.weight_product(model), 1.13, 2)
-    bound = bounds.unhinged_gap_bound(0.5, radius, bounds.weight_product(model), 1.13, 2)  # one slope of 1.13, one of 1
-    assert bounds.network_gap_bound(model, 0.5, radius) == pytest.approx(bound)
+    found = bound_of(model, "ce", x)
+    assert found.radius == pytest.approx(radius)
+    assert found.lipschitz == pytest.approx(1.13)  # one slope of 1.13, one of 1
+    assert float(model(x).detach().norm(dim=1).max()) == pytest.approx(found.output)
+    assert found.output <= radius * 1.13 * found.weights
+    assert found.bound == pytest.approx(0.5 * (radius * 1.13 * math.prod(norms)) ** 2, rel=1e-4)
 
 
-def test_a_lower_bound_is_refused_unless_an_estimate_will_do():
-    measured = symloss.certify("sgce", 10).smoothness
-    assert not measured.exact
-    model = network(2, nn.ReLU, 1.0)
-    given = [functools.partial(bound, R=1.0, r=1.0) for bound in (bounds.unhinged_gap_bound, bounds.remainder_bound)]
-    for bound in (*given, functools.partial(bounds.network_gap_bound, model, R=1.0)):
-        for beta, shown in ((measured, "0.227398"), (2 * measured / 3, "0.151598")):  # a multiple is no better
-            with refused(ValueError, "beta", f"{shown} (at least)", "allow_lower_bound=True"):
-                bound(beta=beta)
-        assert bound(beta=measured, allow_lower_bound=True) == bound(beta=float(measured)) > 0
-    assert bounds.unhinged_gap_bound(Constant(0.5, exact=True), 1.0, 1.0) == 0.5
+def test_networks_of_this_package():
+    x = torch.randn(20, 1, 8, 8, generator=generator(0))
+    for name in ("mlp:hidden=7-5,bias=false", "linear:bias=false", "cnn4:width=0.1,bias=false"):
+        model = create_model(name, input_shape=(1, 8, 8), num_classes=CLASSES, seed=0)
+        found = bound_of(model, "mae", x)
+        assert 0 < found.output <= found.radius * found.weights
+    with refused(ValueError, "bias-free", "bias=false"):
+        bound_of(create_model("mlp", input_shape=(4,), num_classes=CLASSES), "mae", torch.zeros(2, 4))
+    normalised = nn.Sequential(nn.Linear(4, CLASSES, bias=False), nn.BatchNorm1d(CLASSES, affine=False))
+    with refused(TypeError, "BatchNorm1d", "without batch normalisation"):
+        bound_of(normalised, "mae", torch.zeros(2, 4))
+
+
+def test_data_of_every_kind():
+    x, y = inputs(2.0, 40).float(), torch.arange(40) % CLASSES
+    model, batches = network(2, nn.ReLU, 1.0).float(), DataLoader(TensorDataset(x, y), batch_size=16)
+    given = bound_of(model, "mae", x)
+    assert (given.gap, given.excess) == (None, None)
+    for data in ((x, y), [x, y], batches, [x[:10], x[10:]], iter([(x[:7], y[:7].int()), (x[7:], y[7:].int())])):
+        found = bound_of(model, "mae", data, copy.deepcopy(model))
+        labelled = not (isinstance(data, list) and data[1].dim() > 1)
+        assert (found.gap is not None) == labelled
+        assert (found.gap or 0.0, found.excess or 0.0) == (0.0, 0.0)
+        same = (found.radius, found.bound, found.output, found.examples, found.remainder)
+        assert same == pytest.approx((given.radius, given.bound, given.output, 40, given.remainder), rel=1e-5)
+    model.train()
+    bound_of(model, "mae", x)
+    assert model.training
+
+
+def test_a_lower_bound_of_beta_gives_an_estimate():
+    x, model = inputs(1.0), network(2, nn.ReLU, 1.0)
+    exact = symloss.gap_bound(model, "mae", x)
+    assert exact.exact
+    assert "(a bound)" in str(exact)
+    wide = as_network(torch.full((10, 5), 0.5 / 50**0.5, dtype=torch.float64))
+    estimate = symloss.gap_bound(wide, "sgce:q=0.8", x / x.norm(dim=1, keepdim=True))
+    assert (estimate.radius, estimate.weights) == pytest.approx((1.0, 0.5))
+    assert estimate.bound == pytest.approx(0.339, rel=0.01)  # not .054, of the loss with slope .158
+    assert not estimate.exact
+    assert "an estimate, not a bound" in str(estimate)
+    claimed = symloss.gap_bound(wide, "sgce:q=0.8", x, smoothness=float(estimate.beta) * estimate.slope)
+    assert claimed.exact
+    assert float(claimed.beta) == pytest.approx(float(estimate.beta))
+
+
+def test_beta_is_at_least_what_the_data_show():
+    """A bump that no search finds, at an output of the network: the remainder there shows a curvature."""
+    place = torch.tensor([1.0, -0.7, 0.4], dtype=torch.float64)
+
+    def bumpy(z, y):
+        bump = (-(z - place).square().sum(1) / 1e-6).exp()
+        return z.mean(1) - z.gather(1, y[:, None])[:, 0] + 0.1 * bump
+
+    model = as_network(torch.eye(CLASSES, dtype=torch.float64))
+    found = symloss.gap_bound(model, bumpy, place[None])
+    assert not found.exact
+    assert found.remainder == pytest.approx(0.1)
+    assert float(found.beta) >= 2 * 0.1 / float(place.square().sum()) * (1 - 1e-9)
+    with refused(ValueError, "smoothness must be at least 0.121", "got 0.1"):
+        symloss.gap_bound(model, bumpy, place[None], smoothness=0.1)
+
+
+def test_losses_that_are_not_unhinged_at_0_are_refused():
+    model, x = network(1, nn.ReLU, 1.0), inputs(1.0, 5)
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))
+    hinge = nn.MultiMarginLoss()  # unhinged at 0, with a gradient that jumps elsewhere
+    premise = "linear approximation of the loss at 0 must be a positive multiple"
+    all_refused(
+        (ValueError, f"{premise} ... no multiple of it (distance", lambda: symloss.gap_bound(model, weighted, x)),
+        (ValueError, f"{premise} ... -0.333333 times", lambda: symloss.gap_bound(model, -1.0 * symloss.MAE(), x)),
+        (ValueError, f"{premise} ... 0 times", lambda: symloss.gap_bound(model, lambda z, y: z[:, 0] ** 2 + 0 * y, x)),
+        (ValueError, "beta-smooth ... no finite smoothness", lambda: symloss.gap_bound(model, hinge, x)),
+        (ValueError, "smoothness ... [0, inf)", lambda: symloss.gap_bound(model, "ce", x, smoothness=-1.0)),
+    )
+
+
+class Residual(nn.Sequential):
+    def forward(self, z):
+        return z[:, :3] + super().forward(z)
+
+
+class Louder(nn.Linear):
+    def forward(self, z):
+        return 5 * super().forward(z)
+
+
+class Renamed(nn.Sequential):
+    """A subclass that computes as before."""
+
+
+class Snake(nn.Module):
+    def forward(self, z):
+        return z + z.sin() ** 2
+
+
+class Shifted(nn.Module):
+    def forward(self, z):
+        return z.sigmoid()
+
+
+class Fickle(nn.Sequential):
+    """Shows all its layers at first, and runs one."""
+
+    asked = 0
+
+    def __iter__(self):
+        self.asked += 1
+        return iter(list(self._modules.values())[: None if self.asked == 1 else 1])
+
+
+def test_networks_that_compute_otherwise_are_refused():
+    """By their classes, and whatever the classes say, by what they compute on the data."""
+    x, plain = inputs(1.0, 20), network(1, nn.ReLU, 0.01)
+    hooked, patched = copy.deepcopy(plain), copy.deepcopy(plain)
+    hooked.register_forward_hook(lambda module, given, output: output + 1)
+    patched[0].forward = lambda z: z[:, :3]
+    louder = nn.Sequential(Louder(5, 3, bias=False)).double()
+    forward = "another `forward`, or with hooks"
+    assert float(bound_of(Renamed(*plain), "ce", x).bound) == float(bound_of(plain, "ce", x).bound)
+    all_refused(
+        (TypeError, f"Residual is a Sequential with {forward}", lambda: bound_of(Residual(*plain), "ce", x)),
+        (TypeError, f"Louder is a Linear with {forward}", lambda: bound_of(louder, "ce", x)),
+        (TypeError, forward, lambda: bound_of(hooked, "ce", x)),
+        (TypeError, forward, lambda: bound_of(patched, "ce", x)),
+        (ValueError, "one after the other", lambda: bound_of(Fickle(*network(2, nn.Tanh, 1.0)), "ce", x)),
+    )
+
+
+def test_own_non_linearities():
+    def of(activation, c):
+        parts = nn.Linear(5, 4, bias=False), activation, nn.Linear(4, CLASSES, bias=False)
+        model = nn.Sequential(*parts).double()
+        return symloss.gap_bound(model, LOSSES["ce"], inputs(3.0), smoothness=0.5, lipschitz=c)
+
+    torch.manual_seed(0)
+    assert of(Snake(), {Snake: 2.0}).lipschitz == 2
+    assert of(nn.LeakyReLU(0.5), {nn.LeakyReLU: 1.5}).lipschitz == 1.5  # goes before that of the parameters
+    all_refused(
+        (TypeError, "`lipschitz` names; got Snake", lambda: of(Snake(), None)),
+        (ValueError, "no vector longer ... Snake() has 0.5", lambda: of(Snake(), {Snake: 0.5})),
+        (ValueError, "0 at 0 ... Shifted", lambda: of(Shifted(), {Shifted: 1.0})),
+        (ValueError, "lipschitz of Snake ... [0, inf) ... -1", lambda: of(Snake(), {Snake: -1.0})),
+        (TypeError, "lipschitz ... classes of torch modules ... 'Snake'", lambda: of(Snake(), {"Snake": 1.0})),
+    )
 
 
 def test_bad_input():
-    for name in ("beta", "R", "r", "c"):
-        values = {"beta": 1.0, "R": 1.0, "r": 1.0, "c": 1.0}
-        for wrong in (-1.0, math.inf, math.nan, "1"):
-            with refused(TypeError if wrong == "1" else ValueError, name, "[0, inf)"):
-                bounds.unhinged_gap_bound(**values | {name: wrong})
-    for layers in (0, 1.5):
-        with refused(ValueError, "layers", "[1, inf)", layers):
-            bounds.unhinged_gap_bound(1.0, 1.0, 1.0, 1.0, layers)
+    model, x, y = network(1, nn.ReLU, 1.0), inputs(1.0, 6), torch.arange(6) % CLASSES
     for pool in (nn.MaxPool2d(3, stride=2), nn.MaxPool2d(2, dilation=2), nn.AvgPool2d(2, divisor_override=1)):
         with refused(ValueError, "do not overlap", pool):
-            bounds.weight_product(pool)
+            bounds.weight_product(nn.Sequential(pool, nn.Linear(2, 2, bias=False)))
     circular = nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular", bias=False)
-    sigmoid = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Sigmoid())  # which is not 0 at 0
+    with_part = {
+        part: nn.Sequential(nn.Linear(2, 2, bias=False), part)
+        for part in (nn.Sigmoid(), nn.Hardtanh(0.5, 1.0), nn.CELU(-1.0), nn.Dropout(), nn.Softplus())
+    }
+    kinds = {nn.Hardtanh: "0 at 0", nn.CELU: "with a Lipschitz constant"}
+    for part, whole in with_part.items():
+        with refused(ValueError if type(part) in kinds else TypeError, kinds.get(type(part), type(part).__name__)):
+            bounds.weight_product(whole)
     all_refused(
         (ValueError, "pad with zeros ... circular", lambda: bounds.weight_product(circular)),
-        (TypeError, "nn.Sequential of Linear, Conv1d ... Sigmoid", lambda: bounds.network_gap_bound(sigmoid, 1.0, 1.0)),
+        (TypeError, "nn.Sequential of Linear, Conv1d ... Sigmoid", lambda: bounds.weight_product(nn.Sigmoid())),
         (ValueError, "bias-free ... bias=True", lambda: bounds.weight_product(nn.Linear(2, 2))),
         (ValueError, "at least one nn.Linear", lambda: bounds.weight_product(nn.Sequential(nn.ReLU()))),
         (TypeError, "nn.Sequential of ... 3", lambda: bounds.weight_product(3)),
+        (TypeError, "data ... batches of either; got 3", lambda: bound_of(model, "ce", 3)),
+        (TypeError, "data ... 'x'", lambda: bound_of(model, "ce", "x")),
+        (ValueError, "at least one input; got none", lambda: bound_of(model, "ce", [])),
+        (TypeError, "floating-point ... torch.int64", lambda: bound_of(model, "ce", x.long())),
+        (TypeError, "floating-point ... (0, 5)", lambda: bound_of(model, "ce", x[:0])),
+        (TypeError, "floating-point ... list", lambda: bound_of(model, "ce", [[x.tolist()]])),
+        (TypeError, "integer label for each of the 6 inputs ... (5,)", lambda: bound_of(model, "ce", (x, y[1:]))),
+        (TypeError, "integer label ... torch.float32", lambda: bound_of(model, "ce", (x, y.float()))),
+        (ValueError, "labels must be 0 to 2 ... got 3", lambda: bound_of(model, "ce", (x, y + 1))),
+        (ValueError, "finite inputs", lambda: bound_of(model, "ce", x * math.nan)),
+        (ValueError, "in every batch or in none", lambda: bound_of(model, "ce", [(x, y), x])),
+        (ValueError, "(N, C) ... (6, 1)", lambda: bound_of(as_network(x[:1]), "ce", x)),
+        (ValueError, "scores of one shape; got (6, 3) and (6, 2)", lambda: bound_of(model, "ce", x, as_network(x[:2]))),
     )

@@ -52,6 +52,21 @@ def test_parameters_counted_by_hand() -> None:
     assert count("mlp:hidden=5-7,norm=none", (4,), 3) == linear(4, 5) + linear(5, 7) + linear(7, 3)
 
 
+def test_networks_without_biases_or_without_batch_normalisation() -> None:
+    """Without biases there is no batch normalisation either, so the network is 0 at 0 and linear along rays."""
+    cnn4 = conv(1, 32, norm=False) + conv(32, 64, norm=False) + linear(64 * 2 * 2, 128) + linear(128, 10)
+    assert count("cnn4:norm=none", (1, 8, 8), 10) == cnn4
+    assert count("mlp:hidden=5,norm=batch,bias=true", (4,), 3) == linear(4, 5, norm=True) + linear(5, 3)
+    for name, shape in (("mlp", (6,)), ("linear", (6,)), ("cnn4", (1, 8, 8)), ("cnn8:width=0.1", (3, 8, 8))):
+        free = name + (",bias=false" if ":" in name else ":bias=false")
+        network = build(free, shape, 4)
+        layers = [layer for layer in network if isinstance(layer, (torch.nn.Linear, torch.nn.Conv2d))]
+        assert count(free, shape, 4) == sum(layer.weight.numel() for layer in layers)
+        inputs = torch.randn(5, *shape)
+        assert not network(0 * inputs).any()
+        assert torch.allclose(network(3 * inputs), 3 * network(inputs), atol=1e-5)
+
+
 def test_parameters_of_resnets() -> None:
     total, channels = conv(3, 64, bias=False), 64
     for out, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
@@ -213,12 +228,15 @@ MINE = "own_model_of_a_test"
         (":build", ValueError, "module:name of a function of input_shape and num_classes, "),
         (f"{MINE}:nothing", ValueError, "and the module has no 'nothing'"),
         (f"{MINE}:number", ValueError, "must name a function"),
-        ("cnn8:widht=2", ValueError, "options of cnn8 must be among: width=...; got 'widht=2'"),
+        ("cnn8:widht=2", ValueError, "options of cnn8 must be among: width=..., norm=..., bias=...; got 'widht=2'"),
         ("cnn8:width=0.5,width=1", ValueError, "option width of cnn8 must be given once; got 'width=0.5,width=1'"),
         ("lenet5:width=2", ValueError, "options of lenet5 must be among: none; got 'width=2'"),
         ("cnn8:width=0", ValueError, "width must be a number in (0, 8]; got 0.0"),
         ("mlp:hidden=16-0", ValueError, "hidden must be a whole number in [1, inf); got 0.0"),
         ("mlp:norm=layer", ValueError, "norm must be one of 'batch', 'none'; got 'layer'"),
+        ("linear:bias=no", ValueError, "bias must be one of 'true', 'false'; got 'no'"),
+        ("cnn4:bias=false,norm=batch", ValueError, "bias=false needs norm=none"),
+        ("mlp:norm=batch,bias=false", ValueError, "bias=false needs norm=none"),
         (f"{MINE}:not_a_model", TypeError, "must return a torch.nn.Module; got int"),
         ("cnn8:width=wide", TypeError, "width must be a number in (0, 8]; got 'wide'"),
         (3, TypeError, "model must be a name such as 'cnn8', or module:function; got 3"),

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 import symloss
 from symloss import functional
+from symloss.theory.bounds import GapBound
+from symloss.theory.linearize import LinearFormula, LinearizedRegression
 
 
 def right(scores: Tensor, labels: Tensor) -> None:
@@ -21,9 +23,12 @@ def right(scores: Tensor, labels: Tensor) -> None:
     assert_type(symloss.certify("mae", num_classes=3).num_classes, int)
     criterion: nn.CrossEntropyLoss = symloss.GCE(q=0.7)
     theory = symloss.theory
-    modules = (theory.binary, theory.bounds, theory.certificates, theory.priors, theory.regression)
+    modules = (theory.binary, theory.bounds, theory.certificates, theory.linearize, theory.priors, theory.regression)
     print(criterion, modules)
     symloss.LinearLoss("unhinged", in_features=16, num_classes=1000)
+    assert_type(symloss.linearize("mae", at=(1.0, 0.0, 0.0)), LinearFormula)
+    assert_type(symloss.linearize(nn.HuberLoss()), LinearizedRegression)
+    assert_type(symloss.gap_bound(nn.Linear(4, 3, bias=False), criterion, scores), GapBound)
 
 
 def wrong(scores: Tensor, labels: Tensor) -> None:

@@ -53,6 +53,7 @@ class Interval:
         return Interval(-self.high, -self.low, exact=True)
 
     def neg(self) -> Interval:
+        """Return the negative."""
         return -self
 
     def __add__(self, other: Any) -> Interval:
@@ -90,26 +91,33 @@ class Interval:
         return Interval.of(other, self) / self
 
     def pow(self, exponent: float) -> Interval:
+        """Return a power of numbers of at least 0."""
         ends = [end.clamp_min(0).pow(exponent) for end in (self.low, self.high)]
         low, high = ends if exponent >= 0 else ends[::-1]
         return Interval(low, high)
 
     def exp(self) -> Interval:
+        """Return the exponential."""
         return Interval(torch.exp(self.low), _not_0(torch.exp(self.high), (self.high > -torch.inf).double()))
 
     def expm1(self) -> Interval:
+        """Return the exponential, minus 1."""
         return self._rising(torch.expm1)
 
     def log(self) -> Interval:
+        """Return the logarithm."""
         return self.clamp_min(0)._rising(torch.log)
 
     def log1p(self) -> Interval:
+        """Return the logarithm of 1 plus this."""
         return self.clamp_min(-1)._rising(torch.log1p)
 
     def clamp_min(self, least: float) -> Interval:
+        """Return the larger one of this and a number."""
         return Interval(self.low.clamp_min(least), self.high.clamp_min(least), exact=True)
 
     def clamp_max(self, most: float) -> Interval:
+        """Return the smaller one of this and a number."""
         return Interval(self.low.clamp_max(most), self.high.clamp_max(most), exact=True)
 
     def __gt__(self, other: float) -> Condition:

@@ -22,13 +22,17 @@ Builder = Callable[..., nn.Module]
 """Called with ``input_shape`` and ``num_classes``, and for ours with the options."""
 
 
+Options = Mapping[str, Callable[[str], object]]
+"""How to read each option from text."""
+
+
 @dataclass(frozen=True)
 class ModelEntry:
     """A model of this package."""
 
     build: Builder  # returns the model
     description: str  # one line for ``list_models``
-    options: Mapping[str, Callable[[str], object]] = field(default_factory=dict)  # how to read each option from text
+    options: Options = field(default_factory=dict)  # how to read each option from text
 
 
 def _number(text: str) -> object:
@@ -39,21 +43,34 @@ def _number(text: str) -> object:
         return text
 
 
-_WIDTH = {"width": _number}
+def _flag(text: str) -> bool:
+    checks.choice("bias", text, ("true", "false"))
+    return text == "true"
+
+
+_BIAS: Options = {"bias": _flag}
+_NORM_BIAS: Options = {"norm": str, **_BIAS}
+_CNN: Options = {"width": _number, **_NORM_BIAS}
 _CNN4 = partial(cnn, "cnn4", stages=((32,), (64,)), hidden=128)
 _CNN8 = partial(cnn, "cnn8", stages=((64, 64), (128, 128), (196, 196)), hidden=256)
 _RESNET18 = partial(resnet, "resnet18", stages=(2, 2, 2, 2))
 _RESNET34 = partial(resnet, "resnet34", stages=(3, 4, 6, 3), small_images=True)
 _RESNET50 = partial(resnet, "resnet50", stages=(3, 4, 6, 3), bottleneck=True)
 MODELS = {
-    "cnn4": ModelEntry(_CNN4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25", _WIDTH),
-    "cnn8": ModelEntry(_CNN8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25", _WIDTH),
+    "cnn4": ModelEntry(
+        _CNN4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25, norm=batch|none, bias=true|false", _CNN
+    ),
+    "cnn8": ModelEntry(
+        _CNN8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25, norm=batch|none, bias=true|false", _CNN
+    ),
     "lenet5": ModelEntry(lenet5, "LeNet-5 with ReLU and average pools (MNIST)"),
-    "linear": ModelEntry(partial(mlp, hidden=()), "one linear layer, for features of another network"),
+    "linear": ModelEntry(
+        partial(mlp, hidden=()), "one linear layer, for features of another network; options: bias=true|false", _BIAS
+    ),
     "mlp": ModelEntry(
         mlp,
-        "linear layers, for tables and small images; options: hidden=256-256, norm=batch|none",
-        {"hidden": lambda text: tuple(map(_number, text.split("-"))), "norm": str},
+        "linear layers, for tables and small images; options: hidden=256-256, norm=batch|none, bias=true|false",
+        {"hidden": lambda text: tuple(map(_number, text.split("-"))), **_NORM_BIAS},
     ),
     "resnet18": ModelEntry(_RESNET18, "residual network for photos of 100 pixels and more; half of resnet34"),
     "resnet34": ModelEntry(_RESNET34, "residual network for small images (CIFAR-100)"),

@@ -11,19 +11,32 @@ from symloss import checks
 
 
 def mlp(
-    input_shape: tuple[int, ...], num_classes: int, hidden: Sequence[int] = (256, 256), norm: str = "batch"
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    hidden: Sequence[int] = (256, 256),
+    norm: str | None = None,
+    bias: bool = True,
 ) -> nn.Module:
     """Build linear layers with ReLU between them, and batch normalisation unless ``norm`` is "none"."""
-    checks.choice("norm", norm, ("batch", "none"))
+    batch_norm = _has_batch_norm(norm, bias)
     layers: list[nn.Module] = [nn.Flatten()]
     features = math.prod(input_shape)
     for given in hidden:
         size = int(checks.number("hidden", given, "[1, inf)", whole=True))
-        layers.append(nn.Linear(features, size))
-        layers += [nn.BatchNorm1d(size)] if norm == "batch" else []
+        layers.append(nn.Linear(features, size, bias=bias))
+        layers += [nn.BatchNorm1d(size)] if batch_norm else []
         layers.append(nn.ReLU(inplace=True))
         features = size
-    return initialise(nn.Sequential(*layers, nn.Linear(features, num_classes)))
+    return initialise(nn.Sequential(*layers, nn.Linear(features, num_classes, bias=bias)))
+
+
+def _has_batch_norm(norm: str | None, bias: bool) -> bool:
+    """Return whether a network has batch normalisation; None stands for "batch", and for "none" without biases."""
+    if norm is not None:
+        checks.choice("norm", norm, ("batch", "none"))
+    if norm == "batch" and not bias:
+        raise ValueError("bias=false needs norm=none, because batch normalisation has a bias; got norm=batch")
+    return bias and norm != "none"
 
 
 def lenet5(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
@@ -70,28 +83,36 @@ def cnn(
     input_shape: tuple[int, ...],
     num_classes: int,
     width: float = 1.0,
+    norm: str | None = None,
+    bias: bool = True,
     *,
     stages: Sequence[Sequence[int]],
     hidden: int,
 ) -> nn.Module:
     """Build convolutions in stages, with a pool at the end of each, and two linear layers.
 
-    ``stages`` are the channels, ``hidden`` is the size of the first linear layer. ``width`` scales both.
+    ``stages`` are the channels, ``hidden`` is the size of the first linear layer. ``width`` scales both. There is batch
+    normalisation behind every layer but the last, unless ``norm`` is "none".
     """
+    batch_norm = _has_batch_norm(norm, bias)
     width = checks.number("width", width, "(0, 8]")
     channels, height, across = image_shape(name, input_shape, smallest=2 ** len(stages))
     layers: list[nn.Module] = []
     for stage in stages:
         for size in stage:
             out = max(1, round(size * width))
-            layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
+            layers.append(nn.Conv2d(channels, out, 3, padding=1, bias=bias))
+            layers += [nn.BatchNorm2d(out)] if batch_norm else []
+            layers.append(nn.ReLU(inplace=True))
             channels = out
         # Before the ReLU that ends the stage: the same values and gradients, of a quarter of the work.
         layers.insert(-1, nn.MaxPool2d(2))
         height, across = height // 2, across // 2
     inner = max(1, round(hidden * width))
-    layers += [nn.Flatten(), nn.Linear(channels * height * across, inner), nn.BatchNorm1d(inner), nn.ReLU(inplace=True)]
-    return initialise(nn.Sequential(*layers, nn.Linear(inner, num_classes)))
+    layers += [nn.Flatten(), nn.Linear(channels * height * across, inner, bias=bias)]
+    layers += [nn.BatchNorm1d(inner)] if batch_norm else []
+    layers.append(nn.ReLU(inplace=True))
+    return initialise(nn.Sequential(*layers, nn.Linear(inner, num_classes, bias=bias)))
 
 
 def image_shape(model: str, shape: tuple[int, ...], smallest: int = 1) -> tuple[int, int, int]:
