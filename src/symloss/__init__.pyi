@@ -51,6 +51,7 @@ from symloss.losses.heads import LinearLoss as LinearLoss
 from symloss.losses.of_logp import of_logp as of_logp
 from symloss.losses.spec import create_loss as create_loss, list_losses as list_losses
 from symloss.theory.certificates import certify as certify
+from symloss.theory.margin_certificates import certify_margin as certify_margin
 from symloss.training.best_epoch import BestEpoch as BestEpoch
 from symloss.training.margins import MarginRecorder as MarginRecorder
 

@@ -3,6 +3,7 @@ from symloss.theory import (
     binary as binary,
     bounds as bounds,
     certificates as certificates,
+    margin_certificates as margin_certificates,
     priors as priors,
     regression as regression,
 )
