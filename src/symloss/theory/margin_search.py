@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -159,23 +158,19 @@ def measured_non_increasing(found: Trace) -> Finding:
 
 
 def measured_convex(phi: Phi, found: Trace) -> Finding:
-    """Return whether phi is convex: chords of many lengths, neighbouring margins, and slopes, which must not fall."""
-    z, (value, slope, _) = found.z, found.jets
+    """Return whether phi is convex: chords of many lengths on an even grid, and slopes, which must not fall."""
+    z, slope = found.z, found.jets.slope
     grid = torch.linspace(-found.radius, found.radius, HALF, dtype=torch.float64)
-    even = jets(phi, grid).value
-    slack = torch.zeros_like(even) + found.slack[torch.searchsorted(z, grid).clamp_max(len(z) - 1)]
-    steps = sorted({HALF // 2, *(2**k for k in range((HALF // 2).bit_length()))})
-    chords = [(grid, even, slack, step) for step in steps] + [(z, value, found.slack, 1)]
+    value, slack = jets(phi, grid).value, found.slack[torch.searchsorted(z, grid).clamp_max(len(z) - 1)]
     worst, seen, places = 0.0, "", {}
-    for at, height, rounding, step in chords:
+    for step in sorted({HALF // 2, *(2**k for k in range((HALF // 2).bit_length()))}):
         left, middle, right = slice(None, -2 * step), slice(step, -step), slice(2 * step, None)
-        weight = (at[right] - at[middle]) / (at[right] - at[left])
-        excess = height[middle] - weight * height[left] - (1 - weight) * height[right]
-        beyond = excess - rounding[middle] - rounding[left] - rounding[right]
-        top = int(torch.where(beyond > 0, excess, -math.inf).argmax())
-        if float(beyond[top]) > 0 and float(excess[top]) > worst:
-            worst, places = float(excess[top]), {"a": at[left][top], "b": at[middle][top], "c": at[right][top]}
-            seen = f"phi is {float(height[middle][top]):.6g} at b, {worst:.3g} above the chord from a to c"
+        excess = value[middle] - (value[left] + value[right]) / 2
+        beyond = excess > slack[middle] + slack[left] + slack[right]
+        top = int(torch.where(beyond, excess, 0.0).argmax())
+        if bool(beyond[top]) and float(excess[top]) > worst:
+            worst, places = float(excess[top]), {"a": grid[left][top], "b": grid[middle][top], "c": grid[right][top]}
+            seen = f"phi is {float(value[middle][top]):.6g} at b, {worst:.3g} above the chord from a to c"
     if worst > 0:
         return finding(False, worst, seen, **places)
     highest, since = slope.cummax(0)
