@@ -53,6 +53,7 @@ from symloss.losses.spec import create_loss as create_loss, list_losses as list_
 from symloss.theory.bounds import gap_bound as gap_bound
 from symloss.theory.certificates import certify as certify
 from symloss.theory.linearize import linearize as linearize
+from symloss.theory.margin_certificates import certify_margin as certify_margin
 from symloss.training.best_epoch import BestEpoch as BestEpoch
 from symloss.training.margins import MarginRecorder as MarginRecorder
 

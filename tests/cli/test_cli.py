@@ -133,6 +133,16 @@ def test_certify_card_and_json():
     assert (data["bounded"]["holds"], data["convex"]["holds"], data["symmetric"]["holds"]) == (True, False, True)
 
 
+def test_certify_a_margin_loss(run_command, tmp_path):
+    card = printed("certify", "logistic", "--margin", "--radius", "2")
+    for words in ("logistic, margins |z| <= 2", "no   symmetric", "yes  convex", "symmetrized 0 (at least)"):
+        assert words in card
+    (tmp_path / "mine.py").write_text("def phi(z):\n    return -z.tanh()\n")
+    data = json.loads(run_command("certify", "--own", "mine:phi", "--margin", "--json", cwd=tmp_path).stdout)
+    assert (data["symmetric"]["holds"], data["convex"]["holds"], data["radius"]) == (True, False, 10.0)
+    assert data["surrogate"] is None
+
+
 def test_certify_a_loss_of_the_users_own(run_command, tmp_path):
     (tmp_path / "mine.py").write_text("def loss(z, y):\n    return -z.gather(1, y[:, None]).squeeze(1)\n")
     data = json.loads(run_command("certify", "--own", "mine:loss", "-c", "3", "--json", cwd=tmp_path).stdout)
@@ -167,6 +177,8 @@ def test_a_loss_of_the_users_own_has_its_traceback_after_one_line(run_command, t
         ("certify gce:q=-1", "q must be a number in [0, 10]; got -1"),
         ("certify ce --classes 1", "classes must be a whole number in [2, inf); got 1"),
         ("certify unhinged --normalize l3", "l3"),
+        ("certify logistic --margin --normalize l2", "`--normalize` must be left out with `--margin`"),
+        ("certify logistic --margin --radius -1", "radius must be a number in (0, inf); got -1"),
         ("certify --own nothing", "SPEC must be module:name of a function or module"),
         ("certify --own no_such_module:loss", "got 'no_such_module:loss'"),
         ("certify --own mine:loss", "must return one value for each example"),

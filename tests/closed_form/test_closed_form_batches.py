@@ -112,14 +112,14 @@ def test_a_stream_predicts_while_its_centroid_is_not_zero():
         model.predict(x)
     model.partial_fit(x[y == 0], y[y == 0], classes=[0, 1, 2])
     assert not hasattr(model, "coef_")
-    with refused(ValueError, "centroid", "zero"):
+    with refused(ValueError, "centroid", "zero", "examples of one class alone"):
         model.predict(x)
     model.partial_fit(x[y > 0], y[y > 0])
     assert relative(model.coef_, UnhingedClassifier(fit_intercept=False).fit(x, y).coef_) < 1e-12
     for shift in (1, 2):
         model.partial_fit(x, (y + shift) % 3)
     assert not {"coef_", "intercept_"} & set(vars(model))
-    with refused(ValueError, "centroid", "zero"):
+    with refused(ValueError, "centroid", "zero", "the same mean in every class"):
         model.predict(x)
     half, model = (np.random.default_rng(0).standard_normal((3000, 3)) + 0.1).astype(np.float32), clone(model)
     model.partial_fit(np.concatenate([half, half[::-1]]), np.repeat([0, 1], 3000))

@@ -233,6 +233,42 @@ def test_a_zero_centroid_is_degenerate_all_weights_have_the_same_loss():
             classifier.fit(x, y)
 
 
+SIZES = np.array([0, 1, 1, 2, 2, 2])
+
+
+@in_turn("name", ["linear", "kernel"])
+@in_turn(
+    ("x", "settings", "equal"),
+    [
+        # All features are equal: the means are, and with classes of one, two and three examples the sums are not.
+        (np.full((6, 2), 3.0), {}, "the same mean in every class"),
+        (np.full((6, 2), 3.0), {"center": False}, None),
+        (np.full((6, 2), 3.0), {"center": False, "prior": "frequencies"}, "the same mean in every class"),
+        (np.full((6, 2), 3.0), {"center": False, "prior": [1 / 6, 1 / 3, 1 / 2]}, "the same mean in every class"),
+        # Each class has the sum 6, or a quarter, a quarter and a half of the whole: the means are 6, 3, 2 or 4.
+        (np.array([[6.0], [3], [3], [2], [2], [2]]), {"center": False}, "the same sum in every class"),
+        (np.array([[6.0], [3], [3], [2], [2], [2]]), {}, None),
+        (
+            np.array([[6.0], [3], [3], [4], [4], [4]]),
+            {"center": False, "prior": [0.25, 0.25, 0.5]},
+            "sums in the ratio of the prior in every class",
+        ),
+        (np.array([[6.0], [3], [3], [4], [4], [4]]), {"center": False}, None),
+    ],
+)
+def test_a_zero_centroid_is_explained_by_what_is_equal(name, x, settings, equal):
+    make = UnhingedClassifier if name == "linear" else functools.partial(KernelUnhingedClassifier, kernel="linear")
+    model = make(fit_intercept=False, **settings)
+    if equal is None:
+        assert model.fit(x, SIZES).centroid_norm_ > 0.1
+        return
+    with refused(ValueError, "must not be zero", equal):
+        model.fit(x, SIZES)
+    if "sum" in equal:
+        with refused(ValueError, "center=True compares means"):
+            model.fit(x, SIZES)
+
+
 @in_turn("classes", [3, 5])
 def test_mu_sq_and_mu_unh_by_the_formula(classes):
     """One outer product at a time; classes may have no examples. mu^unh = mu^sq - 1/C 1 (1/N sum_i psi(x_i)^T)."""
@@ -556,7 +592,7 @@ def test_kernels_of_features_that_do_not_suit_them():
         (ValueError, "kernel must be finite ... too large", fit(1e160, kernel="rbf")),
         (ValueError, "kernel must be finite ... too large", fit(1e160, kernel="poly")),
         (ValueError, "kernel must be above 0 in float64 ... too small", fit(1e-200, kernel="poly", coef0=0)),
-        (ValueError, "do not differ in the feature space of the kernel", fit(1e-200)),
+        (ValueError, "the same mean in every class ... in the feature space of the kernel", fit(1e-200)),
     )
 
 

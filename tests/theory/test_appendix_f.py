@@ -79,6 +79,37 @@ def test_definition_f_1_and_lemma_f_2_corrupted_risk(name, q):
     np.testing.assert_allclose(corrupted, NOISE_RATE * np.array(gamma) + (1 - NOISE_RATE) * clean, atol=1e-7)
 
 
+@any_corruption
+@in_turn("name", LOSSES)
+def test_lemma_f_2_on_data(name, q):
+    """Both sides for the examples, against scipy's integrals; the insensitive term is constant iff symmetric."""
+    h = HYPOTHESES[7]
+    robust = symmetrize_regression(LOSSES[name], q)
+    found = robust.noisy_risk(h, CLEAN, NOISE_RATE, CLEAN)
+    drawn = q(CLEAN) if callable(q) else q.expand((3,))
+    density = stats.norm(drawn.loc.numpy(), drawn.scale.numpy()).pdf(T[:, None])
+    values = LOSSES[name](h.expand(len(T), 3), torch.from_numpy(T)[:, None].expand(-1, 3)).numpy()
+    gamma = integrate.simpson(values * density, x=T, axis=0)
+    assert found.clean == pytest.approx(float(LOSSES[name](h, CLEAN).mean()))
+    assert found.insensitive == pytest.approx(gamma.mean(), abs=1e-7)
+    assert (found.low, found.high) == pytest.approx((gamma.min(), gamma.max()), abs=1e-7)
+    assert found.identity == pytest.approx(NOISE_RATE * gamma.mean() + (1 - NOISE_RATE) * found.clean, abs=1e-7)
+    rough = float(robust.error(h, CLEAN).max()) + (0.02 if name in ("absolute", "huber") else 1e-7)  # kinks
+    assert found.noisy == pytest.approx(found.identity, abs=rough)
+    assert not found.constant
+    assert (found.p, found.remainder, found.examples) == (NOISE_RATE, 0, 3)
+
+
+def test_lemma_f_2_the_insensitive_term_of_a_symmetric_loss_is_constant():
+    z = torch.linspace(-3, 3, 7)
+    for loss in (lambda z, y: -y * z, LinearRegressionLoss(lambda y: y.tanh(), D.Normal(0.0, 1.0), reduction="none")):
+        found = symmetrize_regression(loss, D.Normal(0.0, 1.0)).noisy_risk(z, z, p=0.3)
+        assert found.constant
+        assert found.noisy == pytest.approx(0.7 * found.clean, abs=1e-12)
+    with refused(ValueError, "p", "[0, 1)", 1.0):
+        symmetrize_regression(nn.MSELoss(), Q).noisy_risk(z, z, p=1.0)
+
+
 @in_turn("name", LOSSES)
 def test_definition_f_3_the_decomposition_and_proposition_f_8(name):
     """The symmetrized loss satisfies the condition, the original not, and the rest does not read the target.

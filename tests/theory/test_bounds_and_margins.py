@@ -3,6 +3,7 @@
 import copy
 import functools
 import itertools
+import json
 import math
 import pickle
 
@@ -16,10 +17,11 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import symloss
+from symloss import certify_margin
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.potentials import CEPotential
 from symloss.theory import binary, bounds
-from symloss.theory.binary import MarginCriterion, derivatives_at_zero, margin_constants, margin_function, surrogate
+from symloss.theory.binary import MarginCriterion, derivatives_at_zero, margin_function, surrogate
 from symloss.theory.search import worst_chord
 from symloss.training.models import create_model
 
@@ -97,7 +99,7 @@ def test_lower_bound_on_the_gain_in_smoothness(name, radius):
 
     So neither the smoothness nor the Lipschitz constant can get worse.
     """
-    constants = margin_constants(ANALYTIC[name], radius)
+    constants = certify_margin(ANALYTIC[name], radius)
     gain = constants.smoothness - constants.smoothness_sym
     assert gain >= max(constants.even_series, 0) - 1e-6 * (1 + constants.smoothness)
     assert constants.smoothness_sym <= constants.smoothness_bound + 1e-6 * (1 + constants.smoothness)
@@ -116,12 +118,12 @@ def test_examples_of_the_gain():
     Second, even coefficients that are not negative. Third, a small radius, where the bound tends to max(phi''(0), 0).
     """
     for name, radius in (("logistic", 3.0), ("quadratic", 3.0), ("exponential", 2.0), ("quartic", 2.0)):
-        constants = margin_constants(ANALYTIC[name], radius)
+        constants = certify_margin(ANALYTIC[name], radius)
         assert constants.smoothness - constants.smoothness_sym >= constants.curvature_at_zero - 1e-9 >= -1e-9
         assert (constants.smoothness_sym == pytest.approx(0, abs=1e-9)) == (name != "exponential")
         assert name == "logistic" or all(number >= 0 for number in derivatives_at_zero(ANALYTIC[name], 8)[2::2])
     for name in ("savage", "exponential", "logistic"):
-        constants = margin_constants(ANALYTIC[name], 1e-3)
+        constants = certify_margin(ANALYTIC[name], 1e-3)
         assert constants.even_series == pytest.approx(constants.curvature_at_zero, rel=1e-2)
 
 
@@ -140,7 +142,7 @@ def test_surrogate_bounds_the_zero_one_loss(convex, radius):
     assert found.factor <= 1 + 1e-12
     assert found.symmetric
     assert sum_is_constant(found, z)
-    before, after = margin_constants(phi, radius), margin_constants(found, radius)
+    before, after = certify_margin(phi, radius), certify_margin(found, radius)
     assert after.lipschitz == pytest.approx(found.factor * before.lipschitz_sym, rel=1e-7)
     assert after.smoothness == pytest.approx(found.factor * before.smoothness_sym, rel=1e-6, abs=1e-12)
     assert after.lipschitz <= before.lipschitz * (1 + 1e-9)
@@ -173,7 +175,7 @@ def test_formulas_and_known_constants(name):
     every = MarginCriterion(name, reduction="none")(SCORES, TARGETS)
     margins = torch.where(TARGETS == 1, SCORES, -SCORES).flatten().tolist()
     assert every.flatten().tolist() == pytest.approx([formula(z) for z in margins], rel=1e-9, abs=1e-12)
-    found = margin_constants(name, 4.0)
+    found = certify_margin(name, 4.0)
     values = (found.lipschitz, found.smoothness, found.lipschitz_sym, found.smoothness_sym)
     assert values == pytest.approx(constants, rel=1e-7, abs=1e-12)
     for dtype in (torch.float32, torch.float64):
@@ -200,7 +202,7 @@ def test_a_slight_bend_is_seen_by_long_chords():
 
 def test_bad_potentials():
     for radius in (0, -1.0, math.inf):
-        for function in (surrogate, binary.anchored, margin_constants):
+        for function in (surrogate, binary.anchored, certify_margin):
             with refused(ValueError, "radius", "(0, inf)", radius):
                 function("hinge", radius)
     all_refused(
@@ -211,13 +213,13 @@ def test_bad_potentials():
         (ValueError, "phi(0) must be above phi(radius) ... 1 and 3", lambda: binary.anchored(lambda z: 1 + z, 2.0)),
         (ValueError, "order ... [0, 12] ... 13", lambda: binary.taylor_truncation("sigmoid", 13)),
         (ValueError, "derivative 1 of phi at 0 ... inf", lambda: derivatives_at_zero(lambda z: z.sqrt(), 2)),
-        (ValueError, "slope of phi must be finite ... nan", lambda: margin_constants(lambda z: z.abs().sqrt(), 1.0)),
+        (ValueError, "slope of phi must be finite ... nan", lambda: certify_margin(lambda z: z.abs().sqrt(), 1.0)),
         # The hypotheses of the surrogate.
         (ValueError, "phi(R) must be 0 ... 0.0485 ... R = 3", lambda: surrogate("logistic", 3.0)),
         (ValueError, "phi(0) must be at least 1 ... 0.5", lambda: surrogate(lambda z: (4 - z) / 8, 4.0)),
         (ValueError, "non-increasing ... rise", lambda: surrogate(lambda z: (z - 2) * (z - 1), 2.0)),
         (ValueError, "convex ... chord", lambda: surrogate(lambda z: 1.5 - 1.5 * (z / 2) ** 3, 2.0)),
-        (ValueError, "finite ... nan", lambda: surrogate(lambda z: torch.log(-z), 2.0)),
+        (ValueError, "phi must be finite ... -inf at z = 0", lambda: surrogate(lambda z: torch.log(-z), 2.0)),
     )
 
 
@@ -292,6 +294,220 @@ def test_bad_input_of_the_criterion():
         (TypeError, "target ... list", lambda: loss(zeros, [0, 1])),
         (TypeError, "weight ... list", lambda: MarginCriterion("sigmoid", weight=[1.0])),
         (ValueError, "reduction ... 'avg'", lambda: MarginCriterion("sigmoid", reduction="avg")),
+    )
+
+
+# --- The certificate of a margin loss ------------------------------------------------------------------------------
+
+softplus = nn.functional.softplus
+OWN = {
+    # name: phi, R; symmetric, non-increasing, convex
+    "tanh": (lambda z: -z.tanh(), 10.0, (True, True, False)),
+    "by subtraction": (lambda z: 1 - 1 / (1 + (-z).exp()), 30.0, (True, True, False)),
+    "in float32": (lambda z: torch.sigmoid(-z.float()), 5.0, (True, True, False)),
+    "in float32, convex": (lambda z: softplus(-z.float()), 5.0, (False, True, True)),
+    "huge and symmetric": (lambda z: -1e12 * z, 5.0, (True, True, True)),
+    # Far beyond the rounding of values here, though far below 1e-9 of the largest one anywhere.
+    "huge and a little even": (lambda z: 1e12 * torch.sigmoid(-z) + softplus(-z), 5.0, (False, True, False)),
+    "exponential and a ripple": (lambda z: (-z).exp() + 0.1 * (5 * z).sin(), 25.0, (False, False, False)),
+    "tiny": (lambda z: 1e-12 * softplus(-z), 5.0, (False, True, True)),
+    "rising": (lambda z: (1 - z) ** 2, 5.0, (False, False, True)),
+    "rising by 1e-9": (lambda z: -torch.sigmoid(z) + 1e-7 * torch.sigmoid(5 * (z - 20)), 30.0, (False, False, False)),
+    "a slight bend": (lambda z: 1 - z + 2e-6 * (1 - z**2), 1.0, (False, True, False)),
+    "a jump up": (lambda z: -z + 0.3 * (z > 1.3371), 5.0, (False, False, False)),
+    "a jump down": (lambda z: -z - 0.3 * (z > 1.3371), 5.0, (False, True, False)),
+    "a bump": (lambda z: -z + 0.1 * (-(((z - 1.234) / 0.01) ** 2)).exp(), 10.0, (False, False, False)),
+    "a bump of width .001": (lambda z: -z + 0.1 * (-(((z - 1.234) / 0.001) ** 2)).exp(), 2.0, (False, False, False)),
+    "a kink downwards beside e^20": (lambda z: (-z).exp() - 0.01 * (z - 3).abs(), 20.0, (False, True, False)),
+    # Any chord that is long enough to see this kink sees the curve bend the other way much more.
+    "a slight kink on a curve": (lambda z: (-z).exp() - 1e-7 * (z - 1.3371).abs(), 20.0, (False, True, False)),
+    "zero-one": (lambda z: (z <= 0).double(), 5.0, (False, True, False)),
+}
+ANSWERS = {
+    "unhinged": (True, True, True),
+    **dict.fromkeys(("sigmoid", "ramp", "probit"), (True, True, False)),
+    "savage": (False, True, False),
+    **dict.fromkeys(("logistic", "hinge", "exponential"), (False, True, True)),
+}
+
+
+@in_turn("name", [*OWN, *ANSWERS])
+def test_certificate_of_a_margin_loss(name):
+    """Each "no" has margins at which it is true, by values alone; each "yes" says how many were tried."""
+    phi, radius, answers = OWN[name] if name in OWN else (name, 4.0, ANSWERS[name])
+    card, whole = certify_margin(phi, radius), margin_function(phi)
+    findings = (card.symmetric, card.non_increasing, card.convex)
+    assert tuple(map(bool, findings)) == answers
+    assert str(card).count(f"no counter-example at {card.points} margins") >= sum(answers)
+    assert "nothing is said beyond" in str(card)
+
+    def at(finding):
+        return {key: torch.tensor(place, dtype=torch.float64) for key, place in finding.counter_example.scores.items()}
+
+    if not card.symmetric:
+        a, b = at(card.symmetric).values()
+        assert float(whole(a) + whole(-a) - whole(b) - whole(-b)) == pytest.approx(card.symmetric.measure, rel=1e-3)
+    if not card.non_increasing:
+        a, b = at(card.non_increasing).values()
+        assert float(a) < float(b)
+        assert float(whole(b)) > float(whole(a))
+    if not card.convex:
+        assert ("the slope falls" in str(card)) == (name == "a slight kink on a curve")
+        if "the slope falls" in str(card):
+            a, b = (value_and_grad(whole, place)[1] for place in at(card.convex).values())
+            assert float(a - b) == pytest.approx(2e-7, rel=1e-3)
+        else:
+            a, b, c = at(card.convex).values()
+            assert float(whole(b) - (whole(a) + whole(c)) / 2) == pytest.approx(card.convex.measure, rel=1e-6)
+    json.dumps(card.to_dict(), allow_nan=False)
+
+
+def test_symmetry_is_measured():
+    assert margin_function(OWN["tanh"][0]).symmetric
+    assert not margin_function(softplus).symmetric
+    assert not margin_function(lambda z: z.log()).symmetric  # which is NaN there
+    assert [name for name, phi in binary.MARGIN_FUNCTIONS.items() if phi.symmetric] == [
+        "unhinged", "sigmoid", "ramp", "probit",
+    ]  # fmt: skip
+
+
+def test_constants_where_phi_or_its_slope_jumps():
+    """(l, beta, l_sym, beta_sym): a jump in the even part alone leaves the odd part smooth."""
+    cases = {
+        (math.inf,) * 4: OWN["a jump up"][0],
+        (math.inf, math.inf, 1, 0): lambda z: -z + 0.3 * (z.abs() > 1.3371),
+        (2, math.inf, 1, 0): lambda z: (z - 0.0).abs() - z,
+        (1, math.inf, 1, math.inf): lambda z: (1.2345 - z).clamp_min(0),
+    }
+    for expected, phi in cases.items():
+        card = certify_margin(phi, 5.0)
+        found = card.lipschitz, card.smoothness, card.lipschitz_sym, card.smoothness_sym
+        assert tuple(map(float, found)) == pytest.approx(expected, abs=1e-12)
+        assert not card.lower_bounds
+        assert "no lower bound" in str(card)
+    steep = certify_margin(lambda z: -(1e6 * z).tanh(), 5.0)  # steep, and yet no jump
+    assert float(steep.lipschitz) == pytest.approx(1e6, rel=1e-9)
+    assert float(steep.smoothness) == pytest.approx(4 / 3**1.5 * 1e12, rel=1e-6)
+    assert not any(constant.exact for constant in (steep.lipschitz, steep.smoothness, steep.smoothness_sym))
+
+
+def not_analytic(z):
+    """phi'' is 1 between -1 and 1, then 3 at 2 and -3 at -2: symmetrization gains nothing."""
+    return z**2 / 2 + (z - 1).clamp_min(0) ** 3 / 3 - 2 * (-z - 1).clamp_min(0) ** 3 / 3
+
+
+def concave_at_zero(z):
+    return z**4 - z**2 / 2 - 3 * z
+
+
+CASES = {
+    # phi, R: the three bounds, None where one does not apply
+    ("logistic", 4.0): (0.25, None, None),
+    ("logistic", 0.1): (0.25, None, 0.25),
+    ("exponential", 2.0): (None, 1.0, None),
+    ("exponential", 0.2): (None, 1.0, 1.0),
+    ("savage", 4.0): (None, None, None),
+    ("savage", 0.1): (None, None, 0.125),
+    ("quadratic", 3.0): (2.0, 2.0, 2.0),
+    ("quartic", 3.0): (0.0, 0.0, None),
+    ("sigmoid", 30.0): (None, 0.0, 0.0),
+    (not_analytic, 2.0): (None, None, None),
+    (concave_at_zero, 0.1): (0.0, None, 0.0),
+}
+
+
+@in_turn(("phi", "radius"), CASES)
+def test_special_cases_of_the_lower_bound(phi, radius):
+    """z* = 0; even coefficients that are not negative; a small R, where the bound comes close to max(phi''(0), 0)."""
+    card = certify_margin(ANALYTIC.get(phi, phi) if isinstance(phi, str) else phi, radius)
+    for case, bound, near in zip(card.lower_bounds, CASES[phi, radius], (1e-9, 1e-9, 0.03), strict=True):
+        assert case.applies == (bound is not None)
+        assert case.case in str(card)
+        assert case.reason in str(card)
+        if bound is None:
+            assert math.isnan(case.bound)
+            continue
+        assert case.bound == pytest.approx(bound, abs=near)
+        assert case.bound <= card.gain + 1e-9
+    assert card.gain >= max(card.even_series, 0) - 1e-6
+    assert ("so phi is not analytic" in str(card)) == (phi is not_analytic)
+
+
+def test_the_taylor_criterion_of_proposition_b_1():
+    """It agrees with the measured symmetry for analytic losses; where it does not, the card says so."""
+    for name in (*SYMMETRIC, "savage", "logistic", "quadratic", "quartic"):
+        card = certify_margin(ANALYTIC[name], 2.0)
+        assert card.even_derivatives_vanish == bool(card.symmetric) == (name in SYMMETRIC)
+        assert "as prop. B.1 says" in str(card)
+    for phi in ("hinge", OWN["a bump"][0]):
+        card = certify_margin(phi, 5.0)
+        assert "by prop. B.1 phi is not analytic" in str(card)
+    # A low order counts, however large the high ones are.
+    assert not certify_margin(lambda z: (100 * z).sin() + 1e-3 * z**2, 1.0).even_derivatives_vanish
+    rough = certify_margin(lambda z: z.abs() ** 2.5 - 20 * z, 2.0)
+    assert (rough.derivatives, rough.lower_bounds, rough.even_derivatives_vanish) == ((), (), False)
+    assert "so phi is not analytic" in str(rough)
+    assert math.isnan(rough.curvature_at_zero)
+
+
+def test_constants_of_the_surrogate():
+    """By the formulas of the paper, from those of phi or of phi shifted and scaled."""
+    hinge = certify_margin("hinge", 4.0).surrogate
+    assert (hinge.anchored, hinge.factor) == (False, pytest.approx(2 / 5))
+    assert (float(hinge.lipschitz), float(hinge.lipschitz_bound)) == pytest.approx((2 / 5, 1))
+    assert (float(hinge.smoothness), hinge.smoothness_bound) == (math.inf, math.inf)
+    card = certify_margin("exponential", 2.0)
+    found = card.surrogate
+    unit = 1 - math.exp(-2)  # phi(0) - phi(R)
+    factor = 2 / ((math.exp(2) - math.exp(-2)) / unit)
+    assert found.anchored
+    assert found.factor == pytest.approx(factor)
+    assert float(found.lipschitz) == pytest.approx(factor / unit * math.cosh(2))
+    assert float(found.lipschitz_bound) == pytest.approx(math.exp(2) / unit)
+    assert float(found.smoothness) == pytest.approx(factor / unit * math.sinh(2))
+    assert found.smoothness_bound == pytest.approx(factor / unit * (math.exp(2) - math.cosh(2)))
+    for name in ("unhinged", "logistic", "hinge", "exponential"):
+        found = certify_margin(name, 3.0).surrogate
+        assert found.upper_bound
+        assert found.factor <= 1 + 1e-12
+        assert float(found.lipschitz) <= float(found.lipschitz_bound) * (1 + 1e-9)
+        assert float(found.smoothness) <= found.smoothness_bound + 1e-9
+    for phi, reason in (
+        ("sigmoid", "convex"),
+        (lambda z: z, "non-increasing"),
+        (lambda z: 0 * z, "phi(0) must be above"),
+    ):
+        card = certify_margin(phi, 3.0)
+        assert card.surrogate is None
+        assert reason in card.no_surrogate
+        assert f"none: {card.no_surrogate}" in str(card)
+
+
+def test_margin_losses_that_cannot_be_certified():
+    def drawn(z):
+        return z + 1e-3 * torch.rand(z.shape, dtype=z.dtype)
+
+    all_refused(
+        (ValueError, "phi must be finite ... nan at z = 3", lambda: certify_margin(lambda z: (3 - z).sqrt(), 5.0)),
+        (ValueError, "phi must be finite ... inf at z = -800", lambda: certify_margin("exponential", 800.0)),
+        (
+            ValueError,
+            "slope of phi must be finite ... nan at z = 0",
+            lambda: certify_margin(lambda z: z.abs().sqrt(), 1.0),
+        ),
+        (
+            ValueError,
+            "second derivative of phi must be finite ... at z = 0",
+            lambda: certify_margin(lambda z: z.abs() ** 1.5, 1.0),
+        ),
+        (ValueError, "phi must depend on the margin alone ... in a second call", lambda: certify_margin(drawn)),
+        (
+            ValueError,
+            "phi must depend on the margin alone ... without the other margins",
+            lambda: certify_margin(lambda z: z - z.max()),
+        ),
+        (ValueError, "one value for each margin", lambda: certify_margin(torch.sum)),
+        (ValueError, "no margin loss named 'logistik'", lambda: certify_margin("logistik")),
     )
 
 

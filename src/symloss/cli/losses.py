@@ -46,11 +46,20 @@ def certify(
     theorem: Annotated[
         bool, flag("Print which assumptions of theorem 5.1 hold, and the distance from unhinged.", "--theorem")
     ] = False,
+    margin: Annotated[
+        bool, flag("SPEC is a binary loss of the margin, such as 'logistic'; with --own a function of it.", "--margin")
+    ] = False,
+    radius: Annotated[float, typer.Option("--radius", help="Largest margin, with --margin.")] = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """Check whether a loss is symmetric, convex, bounded and smooth, with counter-examples."""
     from symloss.theory.certificates import certify as measure
 
+    if margin:
+        if normalize:
+            raise ValueError("`--normalize` must be left out with `--margin`: a margin is a single number")
+        _certify_margin(spec, own, radius, as_json)
+        return
     loss: Any = own_code.load(spec, "SPEC", "a function or module of (input, target)") if own else spec
     certificate = measure(loss, classes, normalize=normalize)
     shown = certificate.theorem() if theorem else certificate
@@ -58,6 +67,17 @@ def certify(
         print_json(shown.to_dict())
     else:
         console().print(str(shown) if theorem else shown, markup=False, highlight=False)
+
+
+def _certify_margin(spec: str, own: bool, radius: float, as_json: bool) -> None:
+    from symloss.theory.margin_certificates import certify_margin
+
+    phi: Any = own_code.load(spec, "SPEC", "a function of margins") if own else spec
+    card = certify_margin(phi, radius)
+    if as_json:
+        print_json(card.to_dict())
+    else:
+        print_data(f"{card}\n")
 
 
 def loss_rows() -> list[dict[str, Any]]:

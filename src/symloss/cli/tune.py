@@ -50,7 +50,10 @@ def tune(
     paper: Annotated[
         bool,
         flag(
-            "Repeat the paper's search on cifar10 or cifar100, with its grids and protocol.", "--paper", panel=TRAINING
+            "Repeat the paper's search on cifar10 or cifar100, with its grids and settings, and with the flip counts "
+            "and true validation labels of the code that it was run in.",
+            "--paper",
+            panel=TRAINING,
         ),
     ] = False,
     vary: Annotated[
@@ -67,9 +70,10 @@ def tune(
 ) -> None:
     """Search for the best settings of each loss with Optuna, by accuracy on held-out noisy labels.
 
-    Selection by noisy labels is sound under symmetric noise and needs no clean labels. The paper selected by true
-    labels, as --paper does. The test set is not used. Rerun the same command to resume; run it several times at once to
-    share the work.
+    Selection by noisy labels is sound under symmetric noise and needs no clean labels. The paper held out 10 % of
+    the training data and does not say by which labels it selected. --paper takes true labels, as did the public code
+    that the paper was run in (Ye 2023). The test set is not used. Rerun the same command to resume; run it several
+    times at once to share the work.
     """
     from symloss.experiments.spaces import Question, papers_space, search_grids, space_of, variations
     from symloss.experiments.tune import Method, tune

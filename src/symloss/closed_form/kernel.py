@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import pairwise_kernels  # type: ignore[import-unt
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 
 from symloss import checks
-from symloss.closed_form.sums import ZERO, Floats, Prior, constant_column, precision, prior_vector
+from symloss.closed_form.sums import Floats, Prior, constant_column, precision, prior_vector, zero_centroid
 from symloss.closed_form.unhinged import ByScores, checked_classes, refuse_infinite_scores
 from symloss.fitting import all_or_nothing, magnitude
 
@@ -94,7 +94,8 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         dtype = precision(features)
         if largest < float(np.finfo(dtype).tiny) and not constant.any():
             raise ValueError(f"kernel must be above 0 in {dtype} for some pair of examples; got features too small")
-        norm = _norm(square, constant / unit, largest * float(np.square(np.abs(alpha).sum(0)).sum()))
+        refusal = f"{zero_centroid(shares, prior, self.center)}, in the feature space of the kernel"
+        norm = _norm(square, constant / unit, largest * float(np.square(np.abs(alpha).sum(0)).sum()), refusal)
         with np.errstate(over="ignore", invalid="ignore"):
             dual = radius / norm * (alpha / unit)
             intercept = radius / norm * (constant / unit - (offset * unit if self.center else 0.0))
@@ -173,13 +174,13 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _norm(square: float, constant: Floats, spread: float) -> float:
+def _norm(square: float, constant: Floats, spread: float, refusal: str) -> float:
     """Return |mu|. Refuse a negative |mu|^2, and one that may be rounding of its bound ``spread``."""
     rounding = 64 * float(np.finfo(np.float64).eps) * spread
     if square < -rounding:
         raise ValueError(f"kernel must be positive semi-definite; got one with |mu|^2 = {square:g}")
     if square <= rounding and not constant.any():
-        raise ValueError(f"{ZERO} in the feature space of the kernel, where small features may look alike")
+        raise ValueError(f"{refusal}, where small features may look alike")
     return float(np.hypot(np.sqrt(max(square, 0.0)), np.linalg.norm(constant)))
 
 

@@ -154,6 +154,7 @@ class Centroid:
     unit: float
     mean: Floats  # (d,), which centring subtracts
     rounding: float  # a norm below this may be rounding
+    refusal: str  # what to say if mu is zero
 
     @property
     def norm(self) -> float:
@@ -168,7 +169,7 @@ class Centroid:
     def solution(self, radius: float, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return weights (C, d) of norm ``radius`` and intercepts (C,), for features that are not centred."""
         if self.zero:
-            raise ValueError(ZERO)
+            raise ValueError(self.refusal)
         factor = radius / self._length
         with np.errstate(over="ignore", invalid="ignore"):
             weights = (factor * self.features).astype(dtype)
@@ -187,10 +188,19 @@ class Centroid:
         return float(np.hypot(np.linalg.norm(self.features), np.linalg.norm(self.constant)))
 
 
-ZERO = (
-    "the centroid of the data must not be zero, for then all weights have the same loss; got classes whose means"
-    " do not differ"
-)
+def zero_centroid(shares: Floats, prior: Floats, center: bool) -> str:
+    """Return the refusal of a zero centroid, which says what is equal: sums of the features of a class, or their means.
+
+    Row k of the centroid is S_k - q_k sum_j S_j with the sums S_k, so without centring it does not compare means.
+    """
+    if center and np.count_nonzero(shares) < 2:
+        equal = "examples of one class alone, from which centring subtracts their mean"
+    elif center or np.allclose(shares, prior, rtol=0, atol=ROUNDING[DOUBLE]):
+        equal = "features with the same mean in every class (if all are equal, for example)"
+    else:
+        ratio = "the same sum" if np.ptp(prior) <= ROUNDING[DOUBLE] else "sums in the ratio of the prior"
+        equal = f"features with {ratio} in every class, though classes differ in size (center=True compares means)"
+    return f"the centroid of the data must not be zero, for then all weights have the same loss; got {equal}"
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -210,7 +220,7 @@ def centroid(totals: ClassSums, prior: Prior, fit_intercept: bool, center: bool)
     drift = shares if center else given
     features, constant = means - drift[:, None] * whole, constant_column(shares, given, fit_intercept)
     unit = magnitude(features, constant)
-    return Centroid(features / unit, constant / unit, unit, mean, totals.rounding)
+    return Centroid(features / unit, constant / unit, unit, mean, totals.rounding, zero_centroid(shares, given, center))
 
 
 def constant_column(shares: Floats, prior: Floats, fit_intercept: bool) -> Floats:

@@ -25,7 +25,6 @@ from torch import Tensor
 from symloss import checks
 from symloss.closed_form.sums import (
     TOO_LARGE,
-    ZERO,
     ClassSums,
     Codes,
     Floats,
@@ -156,6 +155,8 @@ class ByScores(ClassifierMixin):  # type: ignore[misc]
 class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
     """The linear classifier with the least multi-class unhinged loss, in closed form: W = r mu / |mu| (appendix C).
 
+    By default it centres the features first, which the paper does not. ``center=False`` is appendix C exactly.
+
     The loss of scores z at label y is sum_k q_k z_k - z_y with the prior q, which is uniform in the paper. The loss is
     symmetric: if labels are replaced at random by draws from q, the expected centroid
     mu = 1/N sum_i (e_{y_i} - q) x_i^T changes its length, but not its direction. Fitting takes one pass over the data
@@ -169,8 +170,9 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         fit_intercept: extend every example by a constant 1, whose weights count in the norm. With centred features
             these weights depend on the class frequencies alone. Turn it off for features that are small compared to 1,
             such as those of ``RBFSampler``, since they would be outweighed.
-        center: subtract the mean of the features first. The mean carries no information about classes, and outweighs
-            the rest of the centroid where features are far from zero, such as raw pixels.
+        center: subtract the mean of the features first; False for the centroid of appendix C. The mean carries no
+            information about classes, and outweighs the rest of the centroid where features are far from zero, such as
+            raw pixels.
         prior: the q above. None for 1/C, ``"frequencies"`` for the shares of the classes, or a vector in the order of
             ``classes_``. With centred features it changes the intercept only.
 
@@ -278,7 +280,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "sums_")
         features = checked_features(self, X, reset=False)
         if not hasattr(self, "coef_"):
-            raise ValueError(ZERO)
+            raise ValueError(centroid(self.sums_, self.prior, self.fit_intercept, self.center).refusal)
         if not isinstance(features, Tensor):
             with np.errstate(over="ignore", invalid="ignore"):
                 scores = safe_sparse_dot(features, self.coef_.T, dense_output=True) + self.intercept_

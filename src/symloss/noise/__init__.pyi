@@ -6,6 +6,7 @@ from symloss.noise.calibration import (
 )
 from symloss.noise.labels import corrupt as corrupt, human_labels as human_labels
 from symloss.noise.manifest import Corruption as Corruption, Manifest as Manifest, load_corruption as load_corruption
+from symloss.noise.risk import NoisyRisk as NoisyRisk, noisy_risk as noisy_risk
 from symloss.noise.spec import Spec as Spec, parse as parse
 from symloss.noise.targets import (
     TargetCorruption as TargetCorruption,

@@ -4,6 +4,7 @@ from symloss.theory import (
     bounds as bounds,
     certificates as certificates,
     linearize as linearize,
+    margin_certificates as margin_certificates,
     priors as priors,
     regression as regression,
 )

@@ -5,11 +5,11 @@ A margin loss is a function phi of the margin, which is z for the label +1 and -
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -20,7 +20,7 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.logits import full_precision, reduced
-from symloss.theory.search import ROUNDING, largest_jump, worst_chord
+from symloss.theory.margin_search import measured_convex, measured_non_increasing, measured_symmetric, trace
 from symloss.theory.subject import derivative
 
 
@@ -33,7 +33,9 @@ class MarginFunction(ABC):
 
     @property
     def symmetric(self) -> bool:
-        """Whether phi(z) + phi(-z) is known to be constant."""
+        """Whether phi(z) + phi(-z) is constant: measured for |z| <= 10, where a subclass does not know it."""
+        with contextlib.suppress(ValueError):  # not finite there
+            return bool(measured_symmetric(trace(self.phi, 10.0)))
         return False
 
     def __call__(self, margin: Tensor) -> Tensor:
@@ -61,7 +63,6 @@ class _Elementwise(MarginFunction):
     """A margin loss given by its name in ``FORMULAS``, which is all that a pickle holds, or by a function."""
 
     function: str | Callable[[Tensor], Tensor]
-    symmetric: bool = False
 
     def __repr__(self) -> str:
         given = self.function
@@ -72,9 +73,7 @@ class _Elementwise(MarginFunction):
         return validation.one_each("phi must return one value for each margin", function(margin), margin)
 
 
-MARGIN_FUNCTIONS: dict[str, MarginFunction] = {
-    name: _Elementwise(name, name in ("unhinged", "sigmoid", "ramp", "probit")) for name in FORMULAS
-}
+MARGIN_FUNCTIONS: dict[str, MarginFunction] = {name: _Elementwise(name) for name in FORMULAS}
 """The margin losses that have a name, by that name."""
 
 
@@ -279,7 +278,7 @@ def anchored(phi: AnyMarginFunction, radius: float) -> RescaledMargin:
 def surrogate(phi: AnyMarginFunction, radius: float) -> RescaledMargin:
     """Return the symmetric surrogate 2 / phi(-R) phi_sym(z) + 1, which bounds the 0-1 loss for |z| <= R (app. B).
 
-    phi must be convex and non-increasing, with phi(R) = 0 and phi(0) >= 1. This is checked on a grid of margins.
+    phi must be convex and non-increasing, with phi(R) = 0 and phi(0) >= 1. This is checked by a search over margins.
     :func:`anchored` turns any convex, decreasing phi into one with the last two properties.
 
     Args:
@@ -292,30 +291,20 @@ def surrogate(phi: AnyMarginFunction, radius: float) -> RescaledMargin:
     """
     radius = checks.number("radius", radius, "(0, inf)")
     inner = margin_function(phi)
-    grid = torch.linspace(-radius, radius, 2001, dtype=torch.float64)
-    with torch.no_grad():
-        values = inner.phi(grid)
-    if not bool(values.isfinite().all()):
-        raise ValueError(f"phi must be finite for |z| <= {radius:g}; got {float(values[~values.isfinite()][0])}")
-    at_left, at_zero, at_right = (float(values[i]) for i in (0, len(grid) // 2, -1))
-    slack = ROUNDING * (1 + float(values.abs().max()))
+    found = trace(inner.phi, radius)
+    value = found.jets.value
+    at_left, at_zero, at_right = (float(value[i]) for i in (0, len(value) // 2, -1))
+    slack = 1e-9 * (1 + abs(at_left))  # of radii and factors that were computed
     if abs(at_right) > slack:
         raise ValueError(f"phi(R) must be 0; got {at_right:g} at R = {radius:g}")
     if at_zero < 1 - slack:
         raise ValueError(f"phi(0) must be at least 1; got {at_zero:g}")
-    rise = values.diff()
-    worst = int(rise.argmax())
-    if float(rise[worst]) > slack:
-        raise ValueError(
-            f"phi must be non-increasing; got a rise from {float(values[worst]):g} at {float(grid[worst]):g} "
-            f"to {float(values[worst + 1]):g} at {float(grid[worst + 1]):g}"
-        )
-    chord = worst_chord(values)
-    if chord.excess > slack:
-        raise ValueError(
-            f"phi must be convex; got {float(values[chord.middle]):g} midway between {float(grid[chord.start]):g} and "
-            f"{float(grid[chord.end]):g}, which is {chord.excess:.3g} above the chord"
-        )
+    for name, answer in (
+        ("non-increasing", measured_non_increasing(found)),
+        ("convex", measured_convex(inner.phi, found)),
+    ):
+        if not answer:
+            raise ValueError(f"phi must be {name}; got {answer.counter_example}")
     return RescaledMargin(_Part(inner, -1), origin=0.0, unit=at_left / 2, shift=1.0)
 
 
@@ -375,107 +364,3 @@ def taylor_truncation(phi: AnyMarginFunction, order: int, *, symmetric: bool = T
     """
     terms = [number / math.factorial(k) for k, number in enumerate(derivatives_at_zero(phi, order))]
     return Polynomial(tuple(0.0 if symmetric and k % 2 == 0 else term for k, term in enumerate(terms)))
-
-
-@dataclass(frozen=True)
-class MarginConstants:
-    """Constants of phi and of its symmetrization for |z| <= radius: the largest values found."""
-
-    radius: float
-    lipschitz: float
-    """sup |phi'|."""
-    smoothness: float
-    """beta = sup |phi''|; infinite where phi' jumps."""
-    lipschitz_sym: float
-    """sup |phi_sym'|, never above ``lipschitz``."""
-    smoothness_sym: float
-    """beta_sym = sup |phi_sym''|, never above ``smoothness_bound``."""
-    at: float
-    """z*, where phi_sym'' is beta_sym. If there are several, the one with the largest series."""
-    even_series: float
-    """sum over even k of phi^(k+2)(0) / k! z*^k, which is the even part of phi'' at z*."""
-    curvature_at_zero: float
-    """phi''(0), the value of the series at z* = 0."""
-
-    @property
-    def smoothness_bound(self) -> float:
-        """beta - max(even_series, 0), the paper's upper bound on beta_sym."""
-        return self.smoothness - max(self.even_series, 0.0)
-
-
-def margin_constants(phi: AnyMarginFunction, radius: float) -> MarginConstants:
-    """Measure Lipschitz and smoothness constants of a margin loss and of its symmetrization (app. B).
-
-    They come from a search in float64 over margins from -radius to radius, so they are lower bounds. For a loss
-    without many bends they are right to many digits. Where the slope jumps, the smoothness is infinite.
-
-    Args:
-        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of a tensor of margins.
-        radius: the largest margin.
-
-    >>> constants = margin_constants("logistic", radius=5.0)
-    >>> round(constants.smoothness, 9), round(constants.smoothness_sym, 9), round(constants.smoothness_bound, 9)
-    (0.25, 0.0, 0.0)
-    """
-    radius = checks.number("radius", radius, "(0, inf)")
-    whole = margin_function(phi)
-    odd, even = decompose_margin(whole)
-    lipschitz, lipschitz_sym = (_largest(partial(_slope, part), radius)[1] for part in (whole, odd))
-    smoothness, smoothness_sym = (_smoothness(part, radius) for part in (whole, odd))
-    at, series = _star(odd, even, radius)
-    at_zero = float(_bend(whole, torch.zeros(1)))
-    return MarginConstants(radius, lipschitz, smoothness, lipschitz_sym, smoothness_sym, at, series, at_zero)
-
-
-POINTS = 4001  # margins of the first grid; finer ones around the best margin follow
-
-
-def _slope(phi: MarginFunction, z: Tensor) -> Tensor:
-    z = z.detach().double().requires_grad_()
-    found = derivative(phi.phi(z).sum(), z, create_graph=False)
-    if not bool(found.isfinite().all()):
-        raise ValueError(f"the slope of phi must be finite; got {float(found[~found.isfinite()][0])} within radius")
-    return found
-
-
-def _bend(phi: MarginFunction, z: Tensor) -> Tensor:
-    z = z.detach().double().requires_grad_()
-    return derivative(derivative(phi.phi(z).sum(), z, create_graph=True).sum(), z, create_graph=False)
-
-
-def _largest(function: Callable[[Tensor], Tensor], radius: float) -> tuple[float, float]:
-    """Find the margin with the largest absolute value, and that value, on finer and finer grids."""
-    low, high, count = -radius, radius, POINTS
-    margin, best = 0.0, -math.inf
-    for _ in range(8):
-        grid = torch.linspace(low, high, count, dtype=torch.float64)
-        values = function(grid).abs()
-        top = int(values.argmax())
-        if float(values[top]) > best:
-            margin, best = float(grid[top]), float(values[top])
-        step = (high - low) / (count - 1)
-        low, high, count = max(-radius, margin - step), min(radius, margin + step), 101
-    return margin, best
-
-
-def _smoothness(phi: MarginFunction, radius: float) -> float:
-    """Return the largest curvature; infinity if the slope changes within a distance of radius * 1e-12."""
-    slope, grid = partial(_slope, phi), torch.linspace(-radius, radius, POINTS, dtype=torch.float64)
-    values = slope(grid)
-    cells = (values[2:] - 2 * values[1:-1] + values[:-2]).abs().topk(32).indices[:, None]
-    jump = largest_jump(slope, grid[cells], grid[cells + 2], halvings=30)
-    return math.inf if jump > 1e-5 * _largest(slope, radius)[1] else _largest(partial(_bend, phi), radius)[1]
-
-
-def _star(odd: MarginFunction, even: MarginFunction, radius: float) -> tuple[float, float]:
-    """Find z* with phi_sym''(z*) = beta_sym, and the even part of phi'' there. Ties go to the largest even part.
-
-    The paper's series over even k is the even part of phi'', which is (phi''(z) + phi''(-z)) / 2.
-    """
-    steepest = _largest(partial(_bend, odd), radius)[0]
-    ends = torch.tensor([steepest, -steepest])
-    grid = torch.cat([torch.linspace(-radius, radius, POINTS, dtype=torch.float64), ends])
-    bends, evens = _bend(odd, grid), _bend(even, grid)
-    ties = bends >= bends.max() - 1e-12 * (1 + bends.abs().max())
-    best = int(torch.where(ties, evens, -math.inf).argmax())
-    return float(grid[best]), float(evens[best])

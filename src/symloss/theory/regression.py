@@ -18,6 +18,7 @@ from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.layers import tensors_of
 from symloss.losses.logits import full_precision, reduced
 from symloss.losses.operators import unreduced_copy
+from symloss.noise.risk import ROUNDING as SAME, NoisyRisk
 from symloss.noise.targets import AnyTargetDistribution, TargetDistribution, target_distribution
 from symloss.theory.properties import Finding, finding
 from symloss.theory.search import ROUNDING, worst_chord
@@ -115,6 +116,41 @@ class SymmetrizedRegression(nn.Module):
         """Return E_{T ~ q} L(z, T) for each prediction z: the label-insensitive part (gamma in lemma F.2)."""
         validation.pair(input, input)
         return self._mean(input.double(), self.at(x), self.nodes).to(full_precision(input).dtype)
+
+    def noisy_risk(self, input: Tensor, target: Tensor, p: float, x: Any = None) -> NoisyRisk:
+        """Return the risk of the loss itself where a share p of the targets is corrupted, and both sides of lemma F.2.
+
+        Directly, it is a mean over the points of a quadrature or sample, and p Gamma_h + (1 - p) L_D(h) takes the
+        closed form of ``expected`` where there is one. Two means over a quadrature are the same numbers.
+
+        >>> from torch.distributions import Normal
+        >>> z, y = torch.tensor([0.0, 1.0]), torch.tensor([0.0, 3.0])
+        >>> symmetrize_regression(nn.MSELoss(), Normal(0.0, 1.0)).noisy_risk(z, y, p=0.5)
+        noisy risk              1.75         computed directly
+          p * insensitive term  0.75         p = 0.5, from 1 to 2 over 2 examples
+          (1 - p) * clean risk  1            clean risk 2
+        by the identity         1.75
+        """
+        validation.pair(input, target)
+        p = checks.number("p", p, "[0, 1)")
+        z, q = input.detach().double(), self.at(x)
+        with torch.no_grad():
+            gamma, clean = self._mean(z, q, self.nodes), self._values(z, target.double())
+            values, weights = self._terms(z, self._rule(q, self.nodes))
+            direct = p * (weights * values).sum(0) + (1 - p) * clean
+            slack = SAME * float((weights * values.abs()).sum(0).max()) + 2 * float(self._quadrature_error(z, q).max())
+        low, high = (float(end) for end in gamma.aminmax())
+        return NoisyRisk(
+            noisy=float(direct.mean()),
+            clean=float(clean.mean()),
+            insensitive=float(gamma.mean()),
+            low=low,
+            high=high,
+            constant=high - low <= slack,
+            p=p,
+            remainder=0.0,
+            examples=z.numel(),
+        )
 
     def error(self, input: Tensor, x: Any = None) -> Tensor:
         """Return an estimate of the error of ``expected``, for each prediction. It is not a bound.

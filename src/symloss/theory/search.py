@@ -322,11 +322,6 @@ def narrow(
     return low, high, (at_high - at_low).norm(dim=1)
 
 
-def largest_jump(gradient: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, halvings: int) -> float:
-    """Return the largest change of a gradient between points (P, C), after halving each distance around its change."""
-    return float(narrow(gradient, low, high, halvings)[2].max())
-
-
 class Chord(NamedTuple):
     """The chord from grid point ``start`` to ``end``. The value at ``middle`` lies ``excess`` above it."""
 
