@@ -1,5 +1,6 @@
 """Losses that a lenient certificate would take for something better, and honest ones that a strict one would refuse."""
 
+import json
 import math
 
 import pytest
@@ -34,7 +35,7 @@ def bump(x, at, width=0.01, height=0.3):
     return height * (-(((x - at) / width) ** 2)).exp()
 
 
-def remark_d_1(z, y):
+def remark_d_3(z, y):
     return own(torch.stack([-z[:, 0] + z[:, 1] + z[:, 2], z[:, 0] - z[:, 1], -z[:, 2]], 1), y)
 
 
@@ -84,7 +85,7 @@ FALSE = {
         "symmetric",
         lambda z, y: unhinged(z, y) + 1e-6 * z.square().sum(1),
     ),
-    "the loss of remark D.1": ("permutation_invariant", remark_d_1),
+    "the loss of remark D.3": ("permutation_invariant", remark_d_3),
     "the other way round": ("non_increasing", lambda z, y: -unhinged(z, y)),
 }
 
@@ -212,7 +213,7 @@ def test_theorem():
         "convex": mae,
         "symmetric": ce,
         "non-increasing": lambda z, y: -unhinged(z, y),
-        "permutation-invariant": remark_d_1,
+        "permutation-invariant": remark_d_3,
         "non-trivial": lambda z, y: 0 * z.sum(1) + 2,
     }
     for assumption, loss in lacking.items():
@@ -221,3 +222,9 @@ def test_theorem():
         assert f"the loss is not {assumption}." in theorem.conclusion, theorem
     assert symloss.certify(lacking["non-increasing"], 3).theorem().distance
     assert theorem.to_dict()["applies"] is False
+    remark = symloss.certify(remark_d_3, 3).theorem()
+    assert remark.linear.symmetric
+    assert not remark.linear.same_swapped
+    assert "no   lemma D.1 ii" in str(remark)
+    assert symloss.certify("mae", 3).theorem().linear is None
+    assert json.loads(json.dumps(symloss.certify("unhinged", 3).to_dict()))["linearity"]["coefficients"][0][1] > 0

@@ -17,10 +17,10 @@ from torch.nn import functional as F  # noqa: N812
 
 import symloss
 from symloss.losses.catalogue import RECORDS
+from symloss.theory.linear_facts import linear_facts
 from symloss.theory.linearize import (
     LinearFormula,
     LinearizedRegression,
-    linear_facts,
     linearize_regression,
 )
 from symloss.theory.regression import (

@@ -19,6 +19,7 @@ from symloss.losses.operators import as_loss
 from symloss.losses.spec import create_loss
 from symloss.theory import properties, search
 from symloss.theory.constants import Derivatives, largest_derivatives
+from symloss.theory.linear_facts import linear_facts
 from symloss.theory.proofs import proof
 from symloss.theory.properties import CounterExample, Finding
 from symloss.theory.search import Places
@@ -121,6 +122,7 @@ class Certificate:
         >>> print(certify("mae", num_classes=3).theorem().conclusion)
         The theorem does not apply: the loss is not convex. It need not be unhinged.
         """
+        rows = self.linearity.coefficients
         names = ("convex", "symmetric", "non_increasing", "permutation_invariant")
         return Theorem(
             self.loss,
@@ -129,6 +131,7 @@ class Certificate:
             bool(self.linearity.trivial),
             self.slope,
             self.linearity.unhinged,
+            None if rows is None else linear_facts(torch.tensor(rows, dtype=torch.float64)),
         )
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from symloss.theory.linear_facts import LinearFacts
 from symloss.theory.properties import Finding, finding, near_first, standing
 from symloss.theory.search import Places
 from symloss.theory.subject import rounding
@@ -22,6 +23,8 @@ class Linearity:
     """Is the loss its linear approximation at 0? Measured: the largest difference."""
     unhinged: Finding
     """Is it slope x unhinged, plus a constant for each label? Measured: the largest difference."""
+    coefficients: list[list[float]] | None
+    """Its coefficients a_k(y), a row for each label, if it is affine; else None."""
     trivial: Finding
     """Is it constant in the scores? Measured: the largest change."""
 
@@ -42,6 +45,8 @@ class Theorem:
     """The multiple a of the unhinged loss, from the gradient at 0."""
     distance: Finding
     """Is the loss a unhinged + b? Measured: the largest difference."""
+    linear: LinearFacts | None
+    """What lemma D.1 and proposition D.2 say of its coefficients, if the loss is affine; else None."""
 
     @property
     def applies(self) -> bool:
@@ -70,6 +75,11 @@ class Theorem:
             lines.append(f"  {'yes' if held else 'no':<4} {name.replace('_', '-'):<22} {why}")
         lines.append(f"  {'no' if self.trivial else 'yes':<4} non-trivial")
         lines.append(f"  distance from {self.slope:.6g} x unhinged + b: {self.distance.measure:.3g}")
+        if self.linear is not None:
+            lines += [
+                "  The loss is affine; for its coefficients a_k(y):",
+                *(f"    {line}" for line in str(self.linear).splitlines()),
+            ]
         return "\n".join([*lines, self.conclusion])
 
 
@@ -98,7 +108,8 @@ def linearity(places: Places, slope: float) -> Linearity:
             found.append(finding(False, float(off[at]), seen, y[at], a=z[at]))
         else:
             found.append(Finding(True, float(off.max()), None, len(z)))
-    return Linearity(*found)
+    affine, multiple, trivial = found
+    return Linearity(affine, multiple, gradient.tolist() if affine else None, trivial)
 
 
 def breaking_points(found: Linearity, curved: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
