@@ -86,6 +86,14 @@ FALSE = {
         lambda z, y: unhinged(z, y) + 1e-6 * z.square().sum(1),
     ),
     "the loss of remark D.3": ("permutation_invariant", remark_d_3),
+    # Where no line of a few labels goes, or only far out.
+    "rising where all scores are above 50": (
+        "non_increasing",
+        lambda z, y: -own(z, y) + 1.5 * (z.amin(1) - 50).clamp_min(0),
+    ),
+    "a step of width 1.2 at 77.7": ("symmetric", lambda z, y: mae(z, y) + 0.1 * ((own(z, y) - 77.7) / 1.2).tanh()),
+    "ripples that look like rounding": ("symmetric", lambda z, y: unhinged(z, y) + 1e-6 * (1e5 * own(z, y)).sin()),
+    "a ridge": ("bounded", lambda z, y: z.abs().amax(1) * (-((z[:, 0] - 0.3 * z[:, 1]) ** 2)).exp()),
     "the other way round": ("non_increasing", lambda z, y: -unhinged(z, y)),
 }
 
@@ -100,6 +108,13 @@ def test_no_false_card(name):
     assert not card.theorem().applies
     if card.symmetric and card.convex:
         assert card.smoothness == 0
+
+
+def test_one_label_of_many_that_rises():
+    def loss(z, y):
+        return unhinged(z, y) + 2 * (y == 57) * (own(z, y) - 300).clamp_min(0)
+
+    assert not symloss.certify(loss, 100).non_increasing
 
 
 HONEST = {
@@ -122,6 +137,16 @@ HONEST = {
         "permutation_invariant non_increasing convex",
         lambda z, y: functional.multi_margin_loss(z, y, reduction="none"),
     ),
+    "a small slope far out": ("permutation_invariant non_increasing convex", lambda z, y: ce(1e-4 * z, y)),
+    "a bound that is far out": ("symmetric permutation_invariant non_increasing bounded", clamped(3e5)),
+    "weights in float32": (
+        "non_increasing convex",
+        torch.nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]), reduction="none"),
+    ),
+    "in place": (
+        "permutation_invariant non_increasing convex",
+        lambda z, y: ce(z.mul_(0.5), y),
+    ),
     "an odd exponential": ("symmetric permutation_invariant non_increasing", odd_exponential),
 }
 
@@ -133,6 +158,42 @@ def test_rounding_is_no_violation(name):
     assert {fact for fact, found in card.findings.items() if found} >= set(facts.split()), card
 
 
+def test_constants_of_losses_that_grow():
+    """Beta is finite where the gradient grows evenly; infinite at a kink, and where the curvature grows too."""
+    square = symloss.certify(lambda z, y: (z - torch.eye(3, dtype=z.dtype)[y]).square().sum(1), 3)
+    assert square.lipschitz == math.inf
+    assert square.smoothness == pytest.approx(2, rel=1e-6)
+    small = symloss.certify(lambda z, y: ce(1e-4 * z, y), 3)
+    assert small.lipschitz == pytest.approx(math.sqrt(2) * 1e-4, rel=1e-2)
+    assert symloss.certify(lambda z, y: own(z, y) ** 4, 3).smoothness == math.inf
+
+
+def test_gradients_that_are_not_those_of_the_values():
+    """Detached weights, or no gradient at all: values are judged, and constants of the gradient are not measured."""
+
+    def detached_focal(z, y):
+        return (1 - own(z.softmax(1), y)).detach() * ce(z, y)
+
+    for loss in (detached_focal, lambda z, y: (z.argmax(1) != y).double(), lambda z, y: mae(z.detach(), y)):
+        card = symloss.certify(loss, 3)
+        assert card.non_increasing
+        assert math.isnan(card.slope)
+        assert not math.isfinite(card.lipschitz)
+        assert "no gradient" in str(card)
+        assert json.loads(json.dumps(card.to_dict()))["slope"] == "nan"
+    assert symloss.certify(lambda z, y: (z.argmax(1) != y).double(), 3).lipschitz == math.inf
+
+
+def test_the_loss_is_left_as_it_is():
+    batch_norm = torch.nn.BatchNorm1d(3, momentum=0.5).double().eval()
+    module = torch.nn.CrossEntropyLoss()
+    before = {name: value.clone() for name, value in batch_norm.state_dict().items()}
+    symloss.certify(lambda z, y: ce(batch_norm(z), y), 3)
+    symloss.certify(module, 3)
+    assert module.reduction == "mean"
+    assert all(torch.equal(value, batch_norm.state_dict()[name]) for name, value in before.items())
+
+
 def test_what_is_no_loss_of_one_example_is_refused():
     calls = iter(range(10**6))
 
@@ -142,6 +203,9 @@ def test_what_is_no_loss_of_one_example_is_refused():
     def nan_beyond_3(z, y):
         return torch.where(z.abs().amax(1) > 3, math.nan, ce(z, y))
 
+    def beyond_5(extra):
+        return lambda z, y: unhinged(z, y) + extra(z) * (z.abs().amax(1) - 5).clamp_min(0)
+
     all_refused(
         (ValueError, "is nan at ( ... label", certify(lambda z, y: own(z, y).sqrt())),
         (ValueError, "is nan at (", certify(nan_beyond_3)),
@@ -150,6 +214,14 @@ def test_what_is_no_loss_of_one_example_is_refused():
         (ValueError, "changes from call to call", certify(lambda z, y: unhinged(z, y) * (1 + 1e-6 * next(calls)))),
         (ValueError, "other examples of the batch", certify(lambda z, y: unhinged(z, y) + 1e-6 * ce(z, y).mean())),
         (ValueError, "other examples of the batch", certify(lambda z, y: ce(z - z.mean(0), y))),
+        (ValueError, "changes with the batch or from", certify(beyond_5(lambda z: torch.rand(len(z))))),
+        (ValueError, "changes with the batch or from", certify(beyond_5(lambda z: 0 * z[:, 0] + (len(z) > 200)))),
+        (ValueError, "float32 or float64; got bfloat16", certify(lambda z, y: ce(z, y).bfloat16())),
+        (
+            ValueError,
+            "between scores that are next to each other",
+            certify(lambda z, y: unhinged(z, y) + 0.01 * (1e9 * own(z, y)).sin()),
+        ),
         (ValueError, "infinite even within", certify(lambda z, y: ce(z, y) + math.inf)),
     )
 

@@ -24,7 +24,7 @@ from symloss.theory.proofs import proof
 from symloss.theory.properties import CounterExample, Finding
 from symloss.theory.search import Places
 from symloss.theory.subject import Subject, derivative
-from symloss.theory.theorem import Linearity, Theorem, breaking_points, linearity
+from symloss.theory.theorem import Linearity, Theorem, breaking_points, linearity, plain_fields
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -142,7 +142,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON. Infinities become strings. ``constants`` says which constants are exact."""
         sure = {name: getattr(self, name).meaning for name in ("lipschitz", "smoothness")}
-        return dataclasses.asdict(self, dict_factory=_plain) | {"constants": sure}
+        return dataclasses.asdict(self, dict_factory=plain_fields) | {"constants": sure}
 
     def __str__(self) -> str:
         lines = [self._title]
@@ -180,6 +180,8 @@ class Certificate:
         for name, finding in self.findings.items():
             yield "yes" if finding else "no", name.replace("_", "-"), measures[name]
             yield "", "", str(finding.counter_example) if finding.counter_example else finding.grounds
+        if math.isnan(self.slope):
+            yield "", "no gradient", "that is the derivative of the values: its constants were not measured"
         yield "", "Lipschitz constant", str(self.lipschitz)
         yield "", "beta-smoothness", str(self.smoothness)
         linear = f"{self.slope:.6g} times unhinged (distance {self.distance_from_unhinged:.1g})"
@@ -189,12 +191,6 @@ class Certificate:
             yield "", "", f"it depends on the point: {low:.6g} to {high:.6g} at equal scores from -10 to 10"
         yield "", "locally symmetric there", "yes" if self.locally_symmetric else "no"
         yield "", "gradient there, CE = 1", f"{self.gradient_against_ce:.6g}"
-
-
-def _plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return fields as plain data: numbers as floats, and infinities as strings."""
-    numbers = {name: float(value) for name, value in fields if isinstance(value, float)}
-    return dict(fields) | {name: value if math.isfinite(value) else str(value) for name, value in numbers.items()}
 
 
 def certify(
@@ -237,6 +233,8 @@ def certify(
     scores = score_map(normalize, temperature)
     subject = Subject(expression, num_classes, scores)
     places = Places(subject, seed)
+    values = places.along.flatten()
+    subject.refuse_replay(places.rays.z, places.rays.y, values)
     at_zero = _at_equal_scores(places)
     curved = _most_curved(places) if search.bends(subject, places.z, places.y) else []
     symmetric = properties.symmetric(places)
@@ -248,11 +246,16 @@ def certify(
         bend = 0.0 if convex else bend
     bounded, low, high = properties.bounded(places)
     known = largest_derivatives(expression, num_classes) if scores is None else None
-    steepest = _lipschitz(places)
-    is_rough = steepest == math.inf or (subject.differentiable and places.sharpest_kink() > 1e-5 * steepest)
+    steepest, jumps = _lipschitz(places)
+    flat = bool(symmetric and convex)
+    rough = not flat and (_is_rough(places, steepest, jumps) if subject.differentiable else jumps)
+    if not subject.differentiable:
+        steepest, bend = (math.inf, math.inf) if jumps else (math.nan, math.nan)
+    subject.refuse_replay(places.rays.z, places.rays.y, values)
 
     def proved(fact: str, found: Finding) -> Finding:
-        return dataclasses.replace(found, proof=proof(expression, fact, num_classes)) if found and not scores else found
+        shown = proof(expression, fact, num_classes) if found and scores is None else ""
+        return dataclasses.replace(found, proof=shown, points=found.points or places.count)
 
     return Certificate(
         loss=loss if isinstance(loss, str) else repr(expression),
@@ -267,7 +270,7 @@ def certify(
         low=low,
         high=high,
         lipschitz=_constant(steepest, known and known.lipschitz, known),
-        smoothness=_constant(math.inf if is_rough else bend, known and known.smoothness, known),
+        smoothness=_constant(math.inf if rough else bend, known and known.smoothness, known),
         linearity=linear,
         **at_zero,
     )
@@ -373,24 +376,50 @@ def _constant(climbed: float, searched: float | None, known: Derivatives | None)
     return Constant(max(climbed, searched), known.exact and climbed <= searched * (1 + TOLERANCE) + search.ROUNDING)
 
 
-def _lipschitz(places: Places) -> float:
-    """Return the largest norm of the gradient; infinite at a jump, and where it grows without end."""
+def _curvature_grows(places: Places) -> bool:
+    """Return whether the gradient changes by more and more for each unit of the scores, far from 0."""
+    subject, z, y = places.subject, search.directions(places.z), places.y
+    if places.reach < search.REACHES[-1]:
+        return False
+
+    def bend(radius: float) -> Tensor:
+        change = subject.gradient(1.01 * radius * z, y) - subject.gradient(radius * z, y)
+        steps = 0.01 * radius * torch.linalg.vector_norm(z, dim=1).clamp_min(1e-9)
+        found: Tensor = torch.linalg.vector_norm(change, dim=1) / steps
+        return found.max().nan_to_num(0.0)
+
+    return search.grows(bend)
+
+
+def _lipschitz(places: Places) -> tuple[float, bool]:
+    """Return the largest norm of the gradient, infinite at a jump and where it grows; and whether the loss jumps."""
     subject, z, y = places.subject, places.z, places.y
 
     def size(z: Tensor, y: Tensor) -> Tensor:
-        return subject.gradient(z, y).square().sum(1).sqrt()
+        found: Tensor = torch.linalg.vector_norm(subject.gradient(z, y), dim=1)
+        return found
 
-    if places.reach == search.REACHES[-1] and search.grows(
+    still_grows = places.reach == search.REACHES[-1] and search.grows(
         lambda radius: size(radius * search.directions(z), y).max().nan_to_num(0.0)
-    ):
-        return math.inf
-    steep = places.gradients.norm(dim=2).flatten().topk(8).indices
+    )
+    sizes = torch.linalg.vector_norm(places.gradients, dim=2).flatten()
+    steep = sizes.topk(8).indices
     starts, labels = torch.cat([z, places.rays.z[steep]]), torch.cat([y, places.rays.y[steep]])
     largest = float(search.climb(size, starts, labels, keep=32, steps=80, limit=places.limit)[2][0])
+    if len(places.far_z):
+        largest = max(largest, float(size(places.far_z, places.far_y).nan_to_num(0.0).max()))
     ray, low, high, change = places.jumps
     value = places.along[ray].abs().amax(1)
     least = subject.tolerance(value, torch.full_like(places.rays.base[ray], places.limit)) + 4 * largest * (high - low)
-    return math.inf if bool((change > least).any()) else largest
+    jumps = bool((change > least).any())
+    return (math.inf if jumps or still_grows else largest), jumps
+
+
+def _is_rough(places: Places, steepest: float, jumps: bool) -> bool:
+    """Return whether there is no bound on the change of the gradient: at a jump or a kink, or since it grows."""
+    sizes = torch.linalg.vector_norm(places.gradients, dim=2)
+    scale = min(steepest, float(sizes.max()))
+    return jumps or places.sharpest_kink() > 1e-5 * scale or _curvature_grows(places)
 
 
 def _at_equal_scores(places: Places) -> dict[str, Any]:
@@ -403,13 +432,16 @@ def _at_equal_scores(places: Places) -> dict[str, Any]:
         found = subject.gradient(z, torch.arange(num_classes))
         return found, float((found * unhinged).sum() / unhinged.square().sum())
 
+    if not subject.differentiable:
+        nothing = dict.fromkeys(("slope", "distance_from_unhinged", "gradient_against_ce"), math.nan)
+        return nothing | {"slopes": (math.nan, math.nan), "locally_symmetric": False}
     found, slope = gradients(0.0)
     subject.refuse_nan(torch.zeros_like(found), None, found.sum(1), "its gradient")
     size = float(found.norm())
     others = [gradients(level)[1] for level in (-10.0, -1.0, 1.0, 10.0) if abs(level) <= places.reach]
     return {
         "slope": slope,
-        "slopes": (min(slope, *others), max(slope, *others)),
+        "slopes": (min([slope, *others]), max([slope, *others])),
         "distance_from_unhinged": float((found - slope * unhinged).norm()) / size if size > 0 else 0.0,
         "locally_symmetric": bool(found.sum(0).norm() <= search.ROUNDING * max(size, 1e-300)),
         "gradient_against_ce": size / float(unhinged.norm()),

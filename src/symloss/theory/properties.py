@@ -12,7 +12,7 @@ from torch import Tensor
 from symloss.losses import validation
 from symloss.theory import search
 from symloss.theory.search import Places, one_hot
-from symloss.theory.subject import Subject, rounding, shown
+from symloss.theory.subject import MANY, Subject, rounding, shown
 
 CANDIDATES = 12  # points whose rounding error is measured, since they violate a property most
 
@@ -82,12 +82,15 @@ def symmetric(places: Places) -> Finding:
 
     thinned = places.rays.t.numel() // max(1, min(places.rays.t.numel(), search.VALUES // subject.num_classes**2))
     on_rays = places.rays.z[:: max(1, thinned)]
-    top, _, _ = search.climb(total, places.z, places.y, limit=places.limit)
-    bottom, _, _ = search.climb(lambda z, y: -total(z, y), places.z, places.y, limit=places.limit)
-    near, far = torch.cat([places.z, top, bottom, on_rays]), places.far_z
+    z, y = places.few
+    top, _, _ = search.climb(total, z, y, limit=places.limit)
+    bottom, _, _ = search.climb(lambda z, y: -total(z, y), z, y, limit=places.limit)
+    near, far = torch.cat([z, top, bottom, on_rays]), places.far_z
     reference = 0.01 * search.directions(places.z[-1:])
-    level = float(total(reference, places.y[:1]))
+    lines = places.far_lines[0].flatten(0, 1)
+    far = torch.cat([far, lines[:: max(1, len(lines) * subject.num_classes**2 // search.VALUES)]])
     with torch.no_grad():
+        level = float(total(reference, places.y[:1]))
         at_reference = float(subject.per_class(reference).abs().sum())
     measure = 0.0
     for z in (near, far):
@@ -107,7 +110,24 @@ def symmetric(places: Places) -> Finding:
                 a, b = int(sums.argmax()), int(sums.argmin())
                 seen = f"the sum over labels is {float(sums[a]):.6g} at a and {float(sums[b]):.6g} at b"
                 return finding(False, float(sums[a] - sums[b]), seen, a=pool[a], b=pool[b])
-    return Finding(True, measure, None, len(near) + len(far))
+    return _sums_of_gradients(places, Finding(True, measure, None, len(near) + len(far)))
+
+
+def _sums_of_gradients(places: Places, held: Finding) -> Finding:
+    """Return what was found, unless gradients near 0 do not sum to 0: they see ripples that are below rounding."""
+    subject, classes = places.subject, places.subject.num_classes
+    if not subject.differentiable:
+        return held
+    z = subject.ball.repeat_interleave(classes, 0)
+    gradients = subject.gradient(z, torch.arange(classes).repeat(len(subject.ball))).reshape(-1, classes, classes)
+    sums = torch.linalg.vector_norm(gradients.sum(1), dim=1)
+    sizes = torch.linalg.vector_norm(gradients, dim=2).sum(1)
+    ratio = sums / sizes.clamp_min(1e-300)
+    worst = int(ratio.argmax())
+    if float(ratio.median()) <= 1e-6 + MANY * subject.eps:
+        return held
+    seen = f"the gradients of all labels sum to a vector of norm {float(sums[worst]):.6g} at a"
+    return finding(False, held.measure, seen, a=subject.ball[worst])
 
 
 def permutation_invariant(places: Places) -> Finding:
@@ -123,9 +143,9 @@ def _renamed(places: Places, order: Tensor) -> Finding:
     def difference(z: Tensor, _: Tensor) -> Tensor:
         return (subject.per_class(z[:, order]) - subject.per_class(z)[:, order]).abs()
 
-    found, _, _ = search.climb(lambda z, y: difference(z, y).amax(1), places.z, places.y, limit=places.limit)
+    found, labels, _ = search.climb(lambda z, y: difference(z, y).amax(1), *places.few, limit=places.limit)
     with torch.no_grad():
-        new = difference(found, places.y).argmax(1)
+        new = difference(found, labels).argmax(1)
         z, y = (torch.cat([*part]) for part in ((found, places.every[0]), (order[new], places.every[1])))
         before, after = subject.value(z, y), subject.value(z[:, order], back[y])
     off, size = (after - before).abs(), before.abs() + after.abs()
@@ -250,12 +270,11 @@ def _far_apart(places: Places) -> Pairs:
     """Return pairs of neighbours on a geometric grid of the label's own score, from minus the reach to the reach."""
     if places.reach <= search.REACH:
         return Pairs(places.z[:0], places.z[:0], places.y[:0])
-    far = torch.logspace(0, math.log10(places.reach), 40, dtype=torch.float64)
-    grid = torch.cat([-far.flip(0), torch.zeros(1, dtype=torch.float64), far])
-    lines = places.rays
-    points = lines.base[: lines.own, None] + grid[:, None] * lines.axis[: lines.own, None]
-    labels = lines.labels[: lines.own].repeat_interleave(len(grid) - 1)
-    return Pairs(points[:, :-1].flatten(0, 1), points[:, 1:].flatten(0, 1), labels)
+    points, labels = places.far_lines
+    a, b = points[:, :-1].flatten(0, 1), points[:, 1:].flatten(0, 1)
+    y = labels.repeat_interleave(points.shape[1] - 1)
+    step = 0.01 * places.far_z.abs().amax(1, keepdim=True) * one_hot(places.far_y, places.far_z)
+    return Pairs(torch.cat([a, places.far_z - step]), torch.cat([b, places.far_z + step]), torch.cat([y, places.far_y]))
 
 
 def convex(places: Places, hollow: tuple[Tensor, Tensor, Tensor] | None) -> Finding:
@@ -348,7 +367,7 @@ def bounded(places: Places) -> tuple[Finding, float, float]:
     low = -math.inf if bottom[-1] else bottom[0] + 0.0
     high = math.inf if top[-1] else top[0] + 0.0
     value, point, label, _ = top if top[-1] else bottom
-    seen = f"{value:.6g} at a, and on without end along it"
+    seen = f"{value:.6g} at a, and still growing there"
     held = finding(high - low != math.inf, high - low, seen, label, a=point)
     return (Finding(True, high - low, None, places.count) if held else held), low, high
 
@@ -368,16 +387,25 @@ def _extreme(places: Places, sign: float) -> tuple[float, Tensor, Tensor, bool]:
     def signed(z: Tensor, y: Tensor) -> Tensor:
         return sign * subject.value(z, y)
 
-    far = search.directions(z)
     points, labels, values = search.climb(signed, z, y, limit=places.limit)
+    ridge, its, climbed = points, labels, dict.fromkeys(search.RADII, -math.inf)
+    for radius in filter(lambda each: each <= places.reach, search.RADII):  # a ridge may lead on from there
+        ridge, its, found = search.climb(signed, radius * search.directions(ridge), its, limit=radius)
+        climbed[radius] = float(found[0])
+    far = search.directions(z)
     along = sign * places.along.flatten()
     with torch.no_grad():
+        growing = search.grows(
+            lambda radius: signed(radius * far, y).max().clamp_min(climbed[radius]),
+            least=1e4 * subject.eps,
+            unit=subject.unit,
+        )
         distant = signed(1e6 * far, y)
-        growing = search.grows(lambda radius: signed(radius * far, y).max(), least=1e4 * subject.eps, unit=subject.unit)
-    found = [
-        (float(values[0]), points[0], labels[0]),
-        (float(distant.max()), 1e6 * far[int(distant.argmax())], y[int(distant.argmax())]),
-        (float(along.max()), places.rays.z[int(along.argmax())], places.rays.y[int(along.argmax())]),
-    ]
-    value, point, label = found[1] if growing else max(found, key=lambda each: each[0])
+    top = int(distant.argmax())
+    farthest = (float(distant[top]), 1e6 * far[top], y[top])
+    if climbed[search.RADII[-1]] > farthest[0]:
+        farthest = (climbed[search.RADII[-1]], ridge[0], its[0])
+    best = int(along.argmax())
+    near = [(float(values[0]), points[0], labels[0]), (float(along[best]), places.rays.z[best], places.rays.y[best])]
+    value, point, label = farthest if growing else max([*near, farthest], key=lambda each: each[0])
     return sign * value, point, label, growing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from symloss.theory.subject import Objective, Subject, derivative
 ROUNDING = 1e-9  # violations below this, relative to the size of the values, are rounding
 REACH = 40.0  # the largest score at which derivatives are searched; beyond it softmax is flat in float64
 REACHES = (1.0, 10.0, REACH, 1e2, 1e4, 1e6)  # how far values are searched, where they are finite
+RADII = tuple(10.0 ** (k / 2) for k in range(4, 13))  # 1e2 to 1e6, where growth is measured
 SHORTEST_STEP = 1e-6  # where ascent stops: a shorter step changes no digit that is reported
 FLAT = 1e-13  # a slope below this, relative to the value, is rounding: there is nothing to climb
 RAYS, PER_RAY, VALUES = 24, 2048, 4_000_000
@@ -143,7 +145,7 @@ class Places:
         values = subject.value(z, y).detach()
         subject.refuse_nan(z, y, values)
         kept = values.isfinite() & (z.abs().amax(1) <= self.reach)
-        if not bool(kept.any()):
+        if not bool(kept.any()) or self.reach == 0:
             raise ValueError("certify needs a loss that is finite at small scores; it is infinite even within |z| <= 1")
         if self.overflow is None and not bool(values.isfinite().all()):
             first = int((~values.isfinite()).nonzero()[0])
@@ -152,6 +154,33 @@ class Places:
         self.far_z = torch.cat(far) if far else z[:0]
         self.far_y = labels.repeat(len(far))
         self.rays = rays(classes, self.reach, generator)
+
+    @cached_property
+    def far_lines(self) -> tuple[Tensor, Tensor]:
+        """Points (L, T, C) on geometric grids of the label's score out to the reach, and labels (L,): far ones first.
+
+        The first lines have fine grids, each shifted by another share of its step. Then each label has one of its own.
+        """
+        lines, classes = self.rays, self.subject.num_classes
+        if self.reach <= REACH:
+            return self.z[:0, None], self.y[:0]
+        most = max(40, min(400, VALUES // (lines.own * classes**2)))
+        share = torch.arange(lines.own, dtype=torch.float64)[:, None] / lines.own
+        decades = math.log10(self.reach / 10)
+        far = 10 * 10 ** ((torch.arange(most) + share) * (decades / most))
+        grid = torch.cat([-far.flip(1), far], 1)
+        some = lines.base[: lines.own, None] + grid[..., None] * lines.axis[: lines.own, None]
+        near = torch.linspace(-REACH, REACH, most, dtype=torch.float64)
+        beyond = torch.logspace(math.log10(REACH), math.log10(self.reach), most // 2 + 1, dtype=torch.float64)[1:]
+        steps = torch.cat([-beyond.flip(0), near, beyond])[: 2 * most]
+        every = steps[:, None] * torch.eye(classes, dtype=torch.float64)[:, None]
+        return torch.cat([some, every]), torch.cat([lines.labels[: lines.own], torch.arange(classes)])
+
+    @cached_property
+    def few(self) -> tuple[Tensor, Tensor]:
+        """Points near and labels, as many as a function can be called with once for each label."""
+        step = -(-len(self.z) * self.subject.num_classes**2 // (10 * VALUES))
+        return self.z[::step], self.y[::step]
 
     @property
     def limit(self) -> float:
@@ -284,19 +313,21 @@ def _with_slope(objective: Objective, z: Tensor, y: Tensor) -> tuple[Tensor, Ten
 
 
 def grows(size_at: Callable[[float], Tensor], least: float = 1e-6, unit: float = 1.0) -> bool:
-    """Return whether a quantity, at most size_at(radius), grows without bound with the radius.
+    """Return whether a quantity, at most size_at(radius), still grows with the radius at 1e6.
 
-    It is measured at 1e2, 1e4 and 1e6. In the second step a bounded quantity gains less than in the first, a logarithm
-    as much, and a power more.
+    It is measured from 1e2 to 1e6. In the last two decades a bounded quantity gains less than in the two before, a
+    logarithm as much, and a power more; and it gains in each of the last two half decades.
 
     Args:
         size_at: a function of the radius.
         least: the least gain, relative to the unit and the first value.
         unit: the size of an ordinary change.
     """
-    near, far, farther = (float(size_at(radius)) for radius in (1e2, 1e4, 1e6))
-    first, second = far - near, farther - far
-    return second > least * (unit + abs(near)) and second > 0.6 * first
+    sizes = [float(size_at(radius)) for radius in RADII]
+    middle = len(RADII) // 2
+    first, second = sizes[middle] - sizes[0], sizes[-1] - sizes[middle]
+    last = min(sizes[-1] - sizes[-2], sizes[-2] - sizes[-3])
+    return last > least * (unit + abs(sizes[0])) and second > 0.6 * first
 
 
 def directions(z: Tensor) -> Tensor:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from symloss.losses.base import Loss
 from symloss.losses.logits import Scores
+from symloss.losses.operators import Wrapped
 
 Objective = Callable[[Tensor, Tensor], Tensor]
 """A function of scores (P, C) and labels (P,) with values (P,)."""
 
 EPS = 2.0**-52
+COARSE = 1e-5  # a loss with larger rounding errors, relative to its values, is not judged
 STEP, SIXTH = 1e-7, (1.0, -6.0, 15.0, -20.0, 15.0, -6.0, 1.0)
 """The steps between the values whose sixth difference is all rounding, relative to 1 + |z|, and its coefficients."""
 MANY = 100.0  # so many times the estimated rounding error, a deviation is no rounding error
@@ -31,13 +34,19 @@ class Subject:
     """
 
     def __init__(self, loss: Loss, num_classes: int, scores: Callable[[Tensor], Tensor] | None = None):
-        self.loss, self.num_classes = loss, num_classes
-        self.map = scores if scores is not None else lambda z: z
+        self.loss, self.num_classes = copied(loss), num_classes
+        self.map = scores if scores is not None else torch.clone  # a loss may change its input in place
         generator = torch.Generator().manual_seed(1)
         ball = torch.rand(48, num_classes, dtype=torch.float64, generator=generator) * 2 - 1
         labels = torch.randint(num_classes, (48,), generator=generator)
         self.unit, self.eps = 0.0, EPS
-        values = self.value(ball, labels).detach()
+        try:
+            values = self.value(ball, labels).detach()
+        except RuntimeError as error:
+            if "dtype" not in str(error) and "scalar type" not in str(error):
+                raise
+            self.loss = copied(loss, torch.float64)  # a module with weights in float32
+            values = self.value(ball, labels).detach()
         self.refuse_nan(ball, labels, values)
         self._refuse_change(values, self.value(ball, labels).detach(), "changes from call to call", 0.0)
         every = self.per_class(ball).detach()
@@ -47,17 +56,36 @@ class Subject:
         found = rounding(self.value, ball, labels, step=1e-5) / (values.abs() + self.unit).clamp_min(1e-300)
         self.eps = max(EPS, 4 * float(found.median()))
         alone = torch.cat([self.value(ball[k : k + 1], labels[k : k + 1]).detach() for k in (1, 5)])
+        if self.eps > COARSE:
+            raise ValueError(
+                "certify needs a loss that computes in float32 or float64; the values of this one vary by "
+                f"{self.eps / 4:.0e} of their size between scores that are next to each other"
+            )
         bound = self.tolerance(values.abs(), ball, rounding(self.value, ball, labels))[[1, 5]]
         self._refuse_change(values[[1, 5]], alone, "depends on the other examples of the batch", bound)
-        self.differentiable = self.value(ball[:2].clone().requires_grad_(), labels[:2]).requires_grad
+        self.differentiable = self._has_derivative(ball, labels)
+        self.ball = ball
+
+    def _has_derivative(self, z: Tensor, y: Tensor) -> bool:
+        """Return whether gradients are the derivatives of the values at most points: ``detach`` changes them."""
+        if not self.value(z[:2].clone().requires_grad_(), y[:2]).requires_grad:
+            return False
+        way = torch.randn(z.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+        slope = (self.gradient(z, y) * way).sum(1)
+        error = torch.full_like(slope, math.inf)
+        for step in (1e-3, 1e-4, 1e-5, 1e-6):
+            with torch.no_grad():
+                change = (self.value(z + step * way, y) - self.value(z - step * way, y)) / (2 * step)
+            error = torch.minimum(error, (change - slope).abs())
+        return float(error.median()) <= 1e-3 * float(slope.abs().median() + self.unit * way.abs().max())
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         """Return the losses (P,) of scores (P, C) at labels (P,)."""
-        return self.loss.values(Scores(self.map(z)), y[:, None]).squeeze(1).double()
+        return real(self.loss.values(Scores(self.map(z)), y[:, None].clone()).squeeze(1))
 
     def per_class(self, z: Tensor) -> Tensor:
         """Return the losses (P, C) of scores (P, C) at every label."""
-        return self.loss.per_class(self.map(z)).double()
+        return real(self.loss.per_class(self.map(z)))
 
     def gradient(self, z: Tensor, y: Tensor) -> Tensor:
         """Return the gradients (P, C) in the scores. They can be differentiated again if z requires a gradient."""
@@ -92,6 +120,16 @@ class Subject:
                 f"certify needs a loss that is a number at all scores; {what} is nan at {shown(z[at].tolist())}{label}"
             )
 
+    def refuse_replay(self, z: Tensor, y: Tensor, before: Tensor) -> None:
+        """Raise an error unless the values come again, in another order and in batches of other sizes."""
+        order = torch.randperm(len(z), generator=torch.Generator().manual_seed(4))
+        bound = self.tolerance(before.abs(), z)
+        for part in order.tensor_split((1, 3, 10, 40, 140, 440, 1440)):
+            if len(part):
+                with torch.no_grad():
+                    again = self.value(z[part], y[part])
+                self._refuse_change(before[part], again, "changes with the batch or from call to call", bound[part])
+
     @staticmethod
     def _refuse_change(before: Tensor, after: Tensor, how: str, bound: Tensor | float) -> None:
         """Raise an error if an example has two losses."""
@@ -101,6 +139,25 @@ class Subject:
                 f"certify needs a function of one example's scores and label; this loss {how} "
                 f"({float(before[off[0]]):.6g}, then {float(after[off[0]]):.6g})"
             )
+
+
+def real(values: Tensor) -> Tensor:
+    """Return values in float64. Complex ones are refused."""
+    if values.is_complex() or values.dtype in (torch.float16, torch.bfloat16):
+        kind = str(values.dtype).removeprefix("torch.")
+        raise ValueError(f"certify needs a loss with values in float32 or float64; got {kind}")
+    return values.double()
+
+
+def copied(loss: Loss, dtype: torch.dtype | None = None) -> Loss:
+    """Return the loss with copies of its modules, so that the user's keep their state, in this precision if given."""
+
+    def change(leaf: Loss) -> Loss:
+        if not (isinstance(leaf, Wrapped) and isinstance(leaf.function, nn.Module)):
+            return leaf
+        return Wrapped(copy.deepcopy(leaf.function).to(dtype))
+
+    return loss.map(change)
 
 
 def derivative(value: Tensor, z: Tensor, create_graph: bool, retain: bool = False) -> Tensor:

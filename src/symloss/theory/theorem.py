@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,8 +66,11 @@ class Theorem:
         return f"The theorem does not apply: the loss is not {listed}. {sequel}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        return dataclasses.asdict(self) | {"applies": self.applies, "conclusion": self.conclusion}
+        """Return plain data for JSON. Infinities become strings."""
+        return dataclasses.asdict(self, dict_factory=plain_fields) | {
+            "applies": self.applies,
+            "conclusion": self.conclusion,
+        }
 
     def __str__(self) -> str:
         lines = [f"Theorem 5.1: {self.loss}, {self.num_classes} classes"]
@@ -81,6 +85,19 @@ class Theorem:
                 *(f"    {line}" for line in str(self.linear).splitlines()),
             ]
         return "\n".join([*lines, self.conclusion])
+
+
+def plain_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return fields as plain data: numbers as floats, and infinities as strings."""
+    return {name: _plain(value) for name, value in fields}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    return value
 
 
 def linearity(places: Places, slope: float) -> Linearity:
