@@ -267,6 +267,23 @@ def test_mini_never_mixes_with_full_and_always_says_so(tmp_path):
     assert displayed_profile("mini") == MINI
 
 
+def test_published_code_never_mixes_with_the_formulas_and_is_compared_with_what_was_published(tmp_path):
+    for profile, accuracy in (("full", 0.9), ("published-code", 0.5)):
+        for cell in plan("table1", datasets=["cifar10"], losses=["ce", "gce"], noise=["clean"], profile=profile):
+            write_cell(tmp_path, cell, accuracy)
+    rows = lines_of_csv(written(tmp_path, "csv"))
+    code = displayed_profile("published-code")
+    assert "public implementation" in code
+    assert "reduced" not in code
+    assert {(row["profile"], row["mean"]) for row in rows} == {("full", "90.0"), (code, "50.0")}
+    assert all(row["difference"] for row in rows)
+    for format, part in (("markdown", "(?m)^## .*$"), ("latex", r"\\caption\{.*\}"), ("html", "(?s)" + SECTION)):
+        sections = re.findall(part, written(tmp_path, format))
+        assert [code[1:] in section for section in sections] == [False, True], format
+    commands = re.findall("(?m)^- Command: `(symloss reproduce .*)`$", written(tmp_path, "markdown"))
+    assert [command.endswith(" --as-published-code") for command in commands] == [False, True]
+
+
 def test_own_runs_stand_together_if_they_differ_in_loss_noise_and_seed_only(tmp_path):
     values = {}
     for loss, noise, seed in itertools.product(("sgce:q=0.2", "ce"), ("asym:0.4", "clean", "sym:0.4"), range(2)):

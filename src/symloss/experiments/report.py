@@ -12,7 +12,7 @@ from symloss.experiments.significance import ALIKE, LEGEND, NOTHING_CLAIMED, UNT
 from symloss.experiments.tables import Published, PublishedTable
 from symloss.training.reading import Run, Runs
 from symloss.training.results import Spread
-from symloss.training.settings import FULL, displayed_profile
+from symloss.training.settings import FULL, displayed_profile, is_whole
 
 UNKNOWN = "unknown"
 MEMORISED = "share of the wrong labels memorised"
@@ -141,7 +141,7 @@ class Section:
 
     @property
     def reduced(self) -> str | None:
-        """A note that the recipe was reduced; None if it was not."""
+        """A note that the recipe was reduced, or the losses are those of public code; None if neither is so."""
         return None if self.profile == FULL else displayed_profile(self.profile)
 
     @property
@@ -169,7 +169,7 @@ class Section:
     @property
     def compares(self) -> bool:
         """Whether figures are compared with the published ones. Those of a reduced recipe only stand beside them."""
-        return self.has_published and self.reduced is None
+        return self.has_published and is_whole(self.profile)
 
     @property
     def has_best(self) -> bool:

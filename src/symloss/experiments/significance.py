@@ -16,7 +16,10 @@ LEGEND = {
     "differences too. Figures without a mark are below the best",
     UNTESTED: "not compared with the best: fewer than two seeds in common, or the same difference on each of them",
 }
-NOTHING_CLAIMED = "No row is claimed to be below the best of its column: no two have two seeds in common"
+NOTHING_CLAIMED = (
+    "No row is claimed to be below the best of its column: that takes two common seeds, "
+    "and differences that are not all the same"
+)
 
 
 def paired_p(best: Mapping[int, float], other: Mapping[int, float]) -> float | None:
