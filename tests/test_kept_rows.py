@@ -93,7 +93,7 @@ def test_mnist_against_published_figures_and_with_the_losses_of_the_paper():
     assert len(rows) == 5
     for name, noise, text, published, p in rows:
         assert_says(text, percent("mnist-lenet5", f"mnist-lenet5/mnist/{NAMES.get(name, name.lower())}/{noise}"))
-        assert re.search(rf"{re.escape(text)}<br>{published}\([\d.]+\)<br>[-+\d.]+ sd, p {p} ", report)
+        assert re.search(rf"{re.escape(text)}\u2020?<br>{published}\([\d.]+\)<br>[-+\d.]+ sd, p {p} ", report)
     # With the losses of the paper.
     table = LABORATORY[LABORATORY.index("| loss | clean | sym:0.2 |") :].splitlines()[2:6]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]

@@ -10,7 +10,7 @@ import pytest
 from browsing import contrast, luminance
 
 from symloss.atlas import page, write_atlas
-from symloss.atlas.data import arrays, atlas_data, known_losses
+from symloss.atlas.data import arrays, atlas_data, drawn_losses
 from symloss.losses.catalogue import RECORDS
 
 pytestmark = pytest.mark.slow
@@ -336,7 +336,7 @@ def test_words_and_lines_are_readable(opened, scheme):
 
 
 def test_texts_of_the_data_stay_words(opened, tmp_path):
-    data = atlas_data(known_losses(["ce", "gce"]))
+    data = atlas_data(drawn_losses(["ce", "gce"]))
     for entry in data["losses"]:
         entry |= {"name": HOSTILE + entry["name"], "formula": HOSTILE, "reference": HOSTILE}
         for slider in entry["sliders"]:

@@ -16,8 +16,8 @@ from conftest import every_loss
 from in_turn import in_turn
 from scipy import integrate, optimize, stats
 
-from symloss.atlas import curves, data as atlas, page, write_atlas
-from symloss.atlas.data import FACTS, arrays, atlas_data, known_losses, pack
+from symloss.atlas import curves, data as atlas, figures, page, write_atlas, write_figures
+from symloss.atlas.data import FACTS, arrays, atlas_data, drawn_losses, pack
 from symloss.checks import Interval
 from symloss.losses.catalogue import RECORDS
 
@@ -237,8 +237,17 @@ def sums_are_flat_where_a_loss_is_symmetric_and_nowhere_else(data):
 @in_turn(
     ("arguments", "sentence"),
     [
-        (["--losses", "sgze"], "losses must be names of the catalogue; got 'sgze', did you mean 'sgce'?"),
+        (["--losses", "sgze"], "there is no loss named 'sgze'; did you mean 'sgce'?"),
         (["--losses", ","], "losses must name at least one loss; got none"),
+        (
+            ["--losses", "ce:normalize=l2"],
+            "`normalize` must be left out of 'ce:normalize=l2': the atlas draws losses of raw scores",
+        ),
+        (["--figures", "x"], "figures must be of at most 8 losses, chosen by `--losses`; got 40"),
+        (
+            ["--losses", "ce", "--figures", "file"],
+            "file cannot be written (File exists); what was there before is kept",
+        ),
         (["--out", "."], "the atlas must be written to a file such as atlas.html; got the folder '.'"),
         (["--out", "file/a.html"], "file/a.html cannot be written (File exists); what was there before is kept"),
     ],
@@ -268,9 +277,94 @@ def test_an_error_leaves_the_old_page(tmp_path, monkeypatch):
 
 
 def test_no_text_of_the_data_ends_the_script():
-    data = atlas_data(known_losses(["ce"]))
+    data = atlas_data(drawn_losses(["ce"]))
     data["losses"][0]["reference"] = SCRIPT
     text = page.render(data)
     assert text.count("</script") == 2
     assert SCRIPT not in text
     assert f"{curves.HEIGHT:g} tanh" in text  # the page says by which scores the threshold is sought
+
+
+OWN = """
+def twice(z, y):
+    return -2 * z.log_softmax(1).gather(1, y[:, None])[:, 0]
+
+
+def nan(z, y):
+    return z[:, 0].sqrt()
+"""
+
+
+def entries_of(losses):
+    """What the page holds of each loss: its entry, and its numbers by field."""
+    data = atlas_data(drawn_losses(losses))
+    names, lengths = list(data["fields"]), list(data["fields"].values())
+    settings = sum(len(entry["positions"]) for entry in data["losses"])
+    stored = unpack(data["scales"], data["codes"], lengths * settings)
+    starts = ((entry, entry["first"] * len(names)) for entry in data["losses"])
+    return {entry["name"]: (entry, dict(zip(names, stored[at : at + len(names)], strict=True))) for entry, at in starts}
+
+
+def test_composed_and_own_losses_are_drawn_too(tmp_path, monkeypatch):
+    (tmp_path / "of_mine.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    found = entries_of(["of_mine:twice", "0.5*ce + mae", "symmetrize( ce )", "symmetrize(ce)", "gce:q=0.2", "ce"])
+    assert list(found) == ["ce", "of_mine:twice", "0.5*ce + mae", "symmetrize(ce)", "gce:q=0.2"]
+    scores = [on_the_line(p, 10) for p in curves.probabilities(10).tolist()]
+    places = spread_out(len(scores))
+    plain = {
+        "of_mine:twice": lambda z, y: 2 * reference.value("ce", z, y),
+        "0.5*ce + mae": lambda z, y: 0.5 * reference.value("ce", z, y) + reference.value("mae", z, y),
+        "symmetrize(ce)": lambda z, y: reference.value("unhinged", z, y),
+        "gce:q=0.2": lambda z, y: reference.value("gce", z, y, q=0.2),
+    }
+    for name, value in plain.items():
+        entry, stored = found[name]
+        assert_stored(stored["value 10"], places, [value(scores[i], 0) for i in places])
+        assert (entry["sliders"], entry["facts"]) == ([], None), "what is not declared is not claimed"
+        assert entry["reference"] == (
+            "your own code" if name.startswith("of_mine") else "composed of losses of the catalogue"
+        )
+    assert found["ce"][0]["facts"]
+    assert np.ptp(found["symmetrize(ce)"][1]["sum 10"]) < 1e-9
+    assert np.ptp(found["0.5*ce + mae"][1]["sum 10"]) > 1
+    with pytest.raises(ValueError, match="of_mine:nan must be finite at all points of the atlas; got value 2 with inf"):
+        atlas_data(drawn_losses(["of_mine:nan"]))
+
+
+def test_figures_are_vectors_and_the_same_every_time(tmp_path):
+    losses = ["ce", "ce + mae", "ce - mae"]
+    names = {"curves", "triangle-ce", "triangle-ce-mae", "triangle-ce-mae-2"}
+    first, second = (write_figures(tmp_path / folder, losses) for folder in ("a", "b"))
+    assert {path.name for path in first} == {name + suffix for name in names for suffix in (".svg", ".pdf")}
+    for one, other in zip(first, second, strict=True):
+        content = one.read_bytes()
+        assert content == other.read_bytes()
+        if one.suffix == ".svg":
+            assert b"<image" not in content
+            assert not re.search(rb"\d{4}-\d\d-\d\dT", content)
+        else:
+            assert b"/FontFile2" in content, "embedded TrueType"
+            assert b"/CreationDate" not in content
+    texts = {path.read_bytes() for path in first}
+    assert len(texts) == len(first), "each figure is another one"
+
+
+def test_figures_draw_what_the_page_holds(tmp_path):
+    figure = figures._curves({name: RECORDS[name].loss() for name in ("ce", "sgce")})
+    value, weight, total, minima = figure.axes
+    for line, name in enumerate(("ce", "sgce")):
+        stored = at_defaults(name)
+        x = value.lines[line].get_xdata()
+        places = [curves.probabilities(10).tolist().index(p) for p in x]
+        assert len(places) > 20
+        for panel, field in ((value, "value"), (weight, "weight"), (total, "sum")):
+            assert_stored(stored[f"{field} 10"], places, panel.lines[line].get_ydata())
+        assert_stored(stored["risk minima"], list(range(17)), minima.lines[line].get_ydata())
+        assert value.lines[line].get_label() == name
+    triangle = figures._triangle("ce", RECORDS["ce"].loss())
+    left = triangle.axes[0]
+    corners = np.array(left.dataLim.get_points())
+    edge = curves.EDGE
+    expected = [[1.5 * edge, edge * math.sqrt(3) / 2], [1 - 1.5 * edge, (1 - 2 * edge) * math.sqrt(3) / 2]]
+    assert corners == pytest.approx(np.array(expected), abs=1e-9)

@@ -12,11 +12,12 @@ import sys
 import tomllib
 from importlib import resources
 
+import torch
 from in_turn import in_turn
 from refusals import refused
 from typer.testing import CliRunner
 
-from symloss import list_losses
+from symloss import create_loss, list_losses
 from symloss.checks import Interval
 from symloss.cli import app
 from symloss.experiments import Published, find_cell, list_tables, load_table, plan, resolve
@@ -288,6 +289,43 @@ def test_a_mini_cell_is_marked_and_never_the_published_one():
     assert reduced == {"model", "subset", "size", "lr", "channels_last", "profile"}
 
 
+def test_the_published_code_changes_the_losses_that_it_computes_differently():
+    """The whole protocol otherwise, and runs of their own: no cell is both."""
+    for table, changed in (("table1", {"gce"}), ("table3", {"gce", "anl-fl"}), ("table4", {"gce"})):
+        cells = {profile: plan(table, seeds=1, profile=profile) for profile in ("full", "published-code")}
+        for full, code in zip(cells["full"], cells["published-code"], strict=True):
+            assert (full.row, full.noise, full.published) == (code.row, code.noise, code.published)
+            assert full.settings.key != code.settings.key
+            assert not {each.settings.profile for each in cells_matching(code.settings)} - {"published-code"}
+            same = dataclasses.replace(code.settings, profile="full", loss=full.settings.loss)
+            assert same == full.settings
+            assert (code.settings.loss != full.settings.loss) == (code.row in changed), code.name
+    (cell,) = plan("table1", datasets=["cifar10"], losses=["gce"], noise=["clean"], seeds=1, profile="published-code")
+    loss, z = create_loss(cell.settings.loss), torch.tensor([[0.0, 20.0], [0.0, 3.0]], requires_grad=True)
+    labels = torch.tensor([0, 0])
+    p = z.softmax(1).clamp(1e-7, 1)[:, 0]
+    (expected,) = torch.autograd.grad(((1 - p**0.7) / 0.7).mean(), z)
+    (found,) = torch.autograd.grad(loss(z, labels), z)
+    assert torch.allclose(found, expected)
+    assert (found[0] == 0).all()
+    (formula,) = torch.autograd.grad(create_loss("gce")(z, labels), z)
+    assert formula[0].abs().min() > 0
+
+
+def test_the_published_code_is_that_of_the_paper_and_must_change_something():
+    for words, said in (
+        (
+            ["table2"],
+            "`--as-published-code` changes none of nce+rce, nce+agce, anl-ce, unhinged, sgce, alpha-mae in table2",
+        ),
+        (["table1", "--losses", "ce,mae"], "`--as-published-code` changes none of ce, mae in table1; leave it out"),
+        (["mnist-lenet5"], "profile of mnist in mnist-lenet5 must be full or mini; got 'published-code'"),
+        (["digits", "--profile", "mini"], "`--as-published-code` is of the full profile; leave out `--profile mini`"),
+    ):
+        error = CliRunner().invoke(app, ["reproduce", *words, "--as-published-code", "--dry-run"]).exception
+        assert str(error).startswith(said)
+
+
 def test_a_part_of_a_table():
     found = plan("table1", datasets=["cifar100"], losses=["sgce", "ce"], noise=["clean"], seeds=2)
     names = ("table1/cifar100/ce/clean", "table1/cifar100/sgce/clean")
@@ -303,7 +341,10 @@ def test_a_part_of_a_table():
         ({"noise": ["sym:0.5"]}, "table1 has no noise 'sym:0.5'"),
         ({"seeds": 0}, "seeds must be a whole number"),
         ({"profile": "tiny"}, "profile must be one of 'full', 'mini', 'scale16'"),
-        ({"profile": "mini", "datasets": ["cifar100", "cifar10"]}, "must be full or scale16; got 'mini'"),
+        (
+            {"profile": "mini", "datasets": ["cifar100", "cifar10"]},
+            "must be full or scale16 or published-code; got 'mini'",
+        ),
         ({"profile": "scale16", "datasets": ["cifar100"]}, "profile of cifar100 in table1 must be full or mini"),
     ],
 )

@@ -4,11 +4,13 @@ import collections
 import contextlib
 import json
 import math
+import re
 import shlex
 import statistics
 import sys
 import time
 import tomllib
+from dataclasses import replace
 
 import optuna
 import pytest
@@ -19,14 +21,17 @@ from training.training_helpers import command, ended, metrics, one_sentence, sam
 from typer.testing import CliRunner
 
 from symloss.cli import app
-from symloss.experiments import tune as tuning
-from symloss.experiments.spaces import Dimension, Question, papers_space, space_of, variations
+from symloss.cli.options import OPTIONS
+from symloss.cli.tune import _command_line
+from symloss.experiments import find_cell, resolve, tune as tuning
+from symloss.experiments.spaces import Dimension, Question, papers_settings, papers_space, space_of, variations
 from symloss.experiments.storage import sqlite_url
 from symloss.experiments.studies import as_toml, leaders, remark, standard_error
 from symloss.extras import MissingExtraError
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.spec import parse, write
 from symloss.training import Settings, train
+from symloss.training.results import EpochRow, Result
 from symloss.training.run_folder import RunFolder
 
 QUICK = ("--epochs", "1", "--settings", "subset=400", "--accelerator", "cpu", "--model", "mlp:hidden=8")
@@ -187,6 +192,79 @@ def test_what_the_papers_search_fixes_may_be_said_but_not_changed(asked):
         ("--vary", "weight_decay=0.1", "`--vary` must be left out"),
     ):
         assert str(asked("--paper", "--losses", "gce", option, value)).startswith(said)
+
+
+TABLE4 = ("--paper", "--table", "table4")
+
+
+def test_the_papers_search_for_table_4():
+    """One step of the learning rate; Euclidean against batch normalisation of the scores. It holds what won."""
+    decays = (1e-5, 5e-5, 1e-4, 5e-4, 1e-3)
+    for loss, parameter in {"unhinged": {}, "sgce": {"q": 5}, "alpha-mae": {"alpha": 5}}.items():
+        space = papers_space("cifar100", loss, "table4")
+        assert {name: len(of) for name, of in values(space).items()} == {**parameter, "scores": 2, "weight_decay": 5}
+        assert all(dimension.is_the_papers for dimension in space)
+        question = Question(loss, resolve("cifar100", loss, **papers_settings("cifar100", "table4")), space)
+        cell = find_cell(f"table4/cifar100/{loss}/sym:0.8").settings
+        tuned = replace(cell, validation=0.1, clean_validation=True)
+        assert tuned in [question.settings(point) for point in question.points()]
+        assert not any(each.name == "scores" for each in papers_space("cifar100", loss))
+    assert values(papers_space("cifar100", "gce", "table4")) == {"weight_decay": decays}
+    assert papers_settings("cifar100") == papers_settings("cifar10")
+    for data, table, said in (
+        ("cifar10", "table4", "--table table4 must go with cifar100; got 'cifar10'"),
+        ("cifar100", "table3", "--table must be one of 'table1', 'table4'; got 'table3'"),
+    ):
+        with refused(ValueError, said):
+            papers_space(data, "sgce", table)
+
+
+def test_the_table_of_the_papers_search(asked):
+    assert str(asked(*TABLE4, "--losses", "sgce")) == "--table table4 must go with cifar100; got 'cifar10'"
+    assert str(asked("--table", "table1")) == "`--table` requires `--paper`, whose search it chooses; got table1"
+    assert asked("--paper", "--losses", "gce", "--table", "table1") == asked("--paper", "--losses", "gce")
+
+
+def test_what_won_by_its_normalization_is_trained_again_with_it(tmp_path):
+    space = (Dimension("scores", ("loss", "batch-norm")), Dimension("weight_decay", (0.01,)))
+    question = Question("sgce", resolve("digits", "sgce", noise="sym:0.8"), space)
+    accuracy = {"loss": 0.2, "batch-norm": 0.4}
+
+    def train(settings, folder, which):
+        last = EpochRow(1, validation_accuracy=accuracy[settings.scores])
+        return Result(settings, 360, 40, "noisy", 360, 0.0, last, last, 1.0)
+
+    (found,) = tuning.tune([question], tuning.Method(), runs=tmp_path, train=train)
+    assert [row["settings"]["scores"] for row in found["tried"]] == ["batch-norm", "loss"]
+    lines = "\n".join(as_toml("digits", found["tried"]))
+    assert tomllib.loads(lines)["digits"]["losses"]["sgce"]["scores"] == "batch-norm"
+    best, other = (row["settings"] for row in found["tried"])
+    options = {name: option.default for name, option in OPTIONS.items()}
+    assert "--settings scores=batch-norm" in _command_line(best, options)
+    assert "scores" not in _command_line(other, options)
+
+
+def test_a_dry_run_counts_the_runs_and_trains_nothing(tmp_path):
+    search = ("--losses", "ce,sgce", "--vary", "weight_decay=0.1,0.01", "--seeds", "2", "-s", "final_seeds=5")
+    done = tunes(tmp_path, *search, "--dry-run")
+    assert not list(tmp_path.rglob("settings.json"))
+    assert "digits: 24 runs (ce 4, sgce 20), 0 done, 24 to do" in done.stderr
+    assert "up to 24 runs of finalists" in done.stderr
+    assert "sits on the edge of its grid" in done.stderr
+    assert re.search(r"about [\d.]+ (s|min) here", done.stderr)
+    tunes(tmp_path, "--losses", "ce", "--vary", "weight_decay=0.1", "--seeds", "2", "-s", "finalists=0")
+    assert "24 runs (ce 4, sgce 20), 2 done, 22 to do" in tunes(tmp_path, *search, "--dry-run").stderr
+    random = tunes(tmp_path, "--losses", "ce", "--sampler", "random", "--trials", "7", "--dry-run").stderr
+    assert "digits: 7 runs (ce 7)" in random
+    assert "finalists" not in random
+    assert "edge" not in random
+
+
+def test_a_dry_run_without_the_data_counts_too(tmp_path):
+    done = command(tmp_path, "tune", "--data", "cifar100", *TABLE4, "--losses", "sgce,ce", "--dry-run")
+    assert done.code == 0
+    assert "cifar100: 55 runs (sgce 50, ce 5), 0 done, 55 to do" in done.stderr
+    assert "no time estimate: cifar100 must have its files in" in done.stderr
 
 
 STEPS = 6

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 import symloss
 from symloss import checks, functional, losses
-from symloss.atlas.data import known_losses
+from symloss.atlas.data import drawn_losses
 from symloss.losses.operators import Wrapped
 from symloss.losses.potentials import CEPotential, MAEPotential
 from symloss.losses.score_formulas import CosineFormula, MSEFormula
@@ -355,7 +355,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "ignore_index": lambda: symloss.create_loss("gce", ignore_index=LONG),
     "of_logp": lambda: symloss.of_logp(" + ".join(["nce"] * 2000)),
     "options of a head": lambda: symloss.LinearLoss(symloss.create_loss("ce"), 2, 3, **{LONG: 1}),
-    "atlas": lambda: known_losses([LONG]),
+    "atlas": lambda: drawn_losses([LONG]),
     **{f"{spec[:15]}...{spec[-10:]}": functools.partial(symloss.create_loss, spec) for spec in SPECS},
 }
 

@@ -11,17 +11,18 @@ function node(name, properties = {}, ...children) {
 
 function fillChoices(select, data, optional) {
   const all = data.classes.indexOf(data.threshold.classes);
-  const symmetric = (loss) => Boolean(parseInt(loss.facts[loss.positions[startOf(loss).position.join(",")]][all], 16) & 1);
+  const symmetric = (loss) => loss.facts && Boolean(parseInt(loss.facts[loss.positions[startOf(loss).position.join(",")]][all], 16) & 1);
   const option = (loss) => node("option", { value: loss.name, textContent: loss.name });
   if (optional) select.append(node("option", { value: "none", textContent: "none" }));
-  for (const [label, wanted] of [["Symmetric", true], ["Not symmetric at the defaults", false]]) {
+  for (const [label, wanted] of [["Symmetric", true], ["Not symmetric at the defaults", false], ["Composed, or your own", null]]) {
     const losses = data.losses.filter((loss) => symmetric(loss) === wanted);
     if (losses.length) select.append(node("optgroup", { label }, ...losses.map(option)));
   }
 }
 
-// Which of the facts hold, at these parameters and this number of classes.
+// Which of the facts hold, at these parameters and this number of classes. None are known outside the catalogue.
 function factsOf(data, side, classes) {
+  if (!side.loss.facts) return [];
   const bits = parseInt(side.loss.facts[side.loss.positions[side.position.join(",")]][classes], 16);
   return data.facts.map((name, bit) => [name, Boolean((bits >> bit) & 1)]);
 }
@@ -66,6 +67,7 @@ function showChoice(box, data, state, name, change) {
     input.setAttribute("aria-valuetext", replaced ? `${slider.name} is not used` : `${slider.name} ${words}`);
   });
   const notes = [`${side.loss.reference[0].toUpperCase()}${side.loss.reference.slice(1)}.`];
+  if (!side.loss.facts) notes.push("Its properties are not listed here: symloss certify measures them.");
   if (!side.loss.together) notes.unshift("One of these moves at a time: the others go back to their defaults.");
   if (side.loss.normalize) notes.push("In training the library divides the scores by their norm for this loss; not here.");
   box.querySelector(".note").textContent = notes.join(" ");

@@ -19,20 +19,45 @@ from symloss.checks import Interval
 from symloss.losses.base import Loss, NoSlopeError
 from symloss.losses.catalogue import RECORDS, SOURCES
 from symloss.losses.record import Parameter, Record
+from symloss.losses.spec import OPTIONS, create_loss, describe, parse, write
 
 FACTS = ("symmetric", "non_increasing", "convex", "bounded")
 """In the order of their bits: the facts at one number of classes are one hexadecimal digit."""
 
 
-def known_losses(names: Iterable[str] | None) -> list[Record]:
-    """Return the records of these losses, in the order of the catalogue; of all losses if ``names`` is None."""
-    wanted = list(RECORDS) if names is None else list(names)
-    for name in [name for name in wanted if name not in RECORDS]:
-        hint = checks.nearest(name, RECORDS)
-        raise ValueError(f"losses must be names of the catalogue; got {checks.brief(name)}, {hint}")
+OF_NO_CATALOGUE = {"composed": "composed of losses of the catalogue", "your own": "your own code"}
+
+
+def drawn_losses(specs: Iterable[str] | None) -> list[Record]:
+    """Return the records of these losses; of the whole catalogue if ``specs`` is None.
+
+    Those of the catalogue come first, in its order. Any other spec, as ``create_loss`` takes it, gets a record without
+    parameters.
+
+    >>> [record.name for record in drawn_losses(["0.5*ce + mae", "gce", "ce"])]
+    ['ce', 'gce', '0.5*ce + mae']
+    """
+    wanted = list(RECORDS) if specs is None else list(dict.fromkeys(specs))
+    others = [_composed(spec) for spec in wanted if spec not in RECORDS]
     if not wanted:
         raise ValueError("losses must name at least one loss; got none")
-    return [record for name, record in RECORDS.items() if name in wanted]
+    found = {record.name: record for record in others if record.name not in RECORDS}
+    named = {*wanted, *(record.name for record in others)}
+    return [*(record for name, record in RECORDS.items() if name in named), *found.values()]
+
+
+def _composed(spec: str) -> Record:
+    """Return a record of an expression, of a loss with fixed parameters, or of the user's own code."""
+    name, values = parse(spec)
+    record = describe(name)
+    for option in values.keys() & set(OPTIONS):
+        raise ValueError(f"`{option}` must be left out of {checks.brief(spec)}: the atlas draws losses of raw scores")
+    if record.name in RECORDS and not values:
+        return record
+    loss = create_loss(spec).loss
+    made = Record(write(name, values), record.source if record.name not in RECORDS else "composed", lambda: loss)
+    made.formula = repr(loss) if made.source == "composed" else name
+    return made
 
 
 def arrays(loss: Loss) -> dict[str, Array]:
@@ -53,6 +78,11 @@ def atlas_data(records: Sequence[Record], done: Callable[[int], None] | None = N
         places, first = positions(record), len(numbers)
         losses = [record.loss(**values_at(record, place)) for place in places]
         numbers += map(arrays, losses)
+        for field, array in itertools.chain.from_iterable(each.items() for each in numbers[first:]):
+            if not np.isfinite(array).all():
+                raise ValueError(
+                    f"{record.name} must be finite at all points of the atlas; got {field} with inf or nan"
+                )
         entries.append(_entry(record, places, losses) | {"first": first})
         if done is not None:
             done(len(entries))
@@ -81,11 +111,11 @@ def _grids() -> dict[str, Any]:
 
 def _entry(record: Record, places: list[tuple[int, ...]], losses: list[Loss]) -> dict[str, Any]:
     return {name: getattr(record, name) for name in ("name", "formula", "source", "normalize")} | {
-        "reference": SOURCES[record.source],
+        "reference": OF_NO_CATALOGUE.get(record.source) or SOURCES[record.source],
         "together": moves_together(record),
         "sliders": [each.described for each in sliders(record)],
         "positions": {",".join(map(str, place)): i for i, place in enumerate(places)},
-        "facts": [_fact_digits(record, place) for place in places],
+        "facts": None if record.source in OF_NO_CATALOGUE else [_fact_digits(record, place) for place in places],
         "slopes": [_slopes(loss) for loss in losses],
     }
 

@@ -112,9 +112,10 @@ function drawAllRisks() {
     const array = (field) => numbers.array(settingOf(side), `risk ${field}`);
     const risk = { clean: array("clean"), noisy: array("noisy"), minima: array("minima") }, spec = specOf(side);
     drawRisk(figure.querySelector("svg"), { thetas, densities, noise, chosen: state.noise, risk, stretched: state.stretched, name: spec });
-    const symmetric = factsOf(data, side, data.classes.indexOf(data.threshold.classes)).some(([fact, holds]) => fact === "symmetric" && holds);
+    const facts = Object.fromEntries(factsOf(data, side, data.classes.indexOf(data.threshold.classes)));
     figure.querySelector("b").textContent = spec;
-    figure.querySelector("figcaption span").textContent = `${symmetric ? "" : "not "}symmetric with ${data.threshold.classes} classes`;
+    const known = `${facts.symmetric ? "" : "not "}symmetric with ${data.threshold.classes} classes`;
+    figure.querySelector("figcaption span").textContent = side.loss.facts ? known : "";
     figure.querySelector(".reading").textContent = riskInWords(risk, state.noise, (theta) => interpolated(thetas, accuracy, theta));
   }
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from symloss.atlas.data import atlas_data, known_losses
+from symloss.atlas.data import atlas_data, drawn_losses
 from symloss.html_page import html_page, packaged
 from symloss.writing import clear_write_errors, write_whole
 
@@ -19,7 +19,8 @@ def write_atlas(path: Path, losses: Iterable[str] | None = None, done: Callable[
 
     Args:
         path: the file, written whole or not at all.
-        losses: names of the catalogue; None for all.
+        losses: losses as :func:`symloss.create_loss` takes them, such as "ce", "symmetrize(focal:gamma=2)" or your own
+            "module:name"; None for the catalogue.
         done: called after each loss with the number of finished losses.
 
     >>> import tempfile
@@ -31,7 +32,7 @@ def write_atlas(path: Path, losses: Iterable[str] | None = None, done: Callable[
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"the atlas must be written to a file such as atlas.html; got the folder {str(path)!r}")
-    records = known_losses(losses)
+    records = drawn_losses(losses)
     with clear_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, render(atlas_data(records, done)).encode())

@@ -45,7 +45,8 @@ function nearest(points, value) {
 }
 
 function sideOf(data, spec, complain) {
-  const [name, values = ""] = spec.split(":");
+  // The name of a composed loss may hold colons itself.
+  const [name, values = ""] = lossNamed(data, spec) ? [spec] : spec.split(":");
   const loss = lossNamed(data, name);
   if (!loss) {
     complain(`There is no loss called “${name}” on this page.`);

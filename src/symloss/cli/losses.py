@@ -136,18 +136,33 @@ def _entry(loss: str) -> str:
 def atlas(
     out: Annotated[Path, option("HTML file to write.", "--out", "-o")] = Path("atlas.html"),
     losses: Annotated[
-        str | None, typer.Option("--losses", "-l", help="Only these losses, such as ce,gce,sgce.", show_default="all")
+        str | None,
+        option(
+            "Only these losses, such as ce,sgce,'0.5*ce + mae' or your own module:name.",
+            "--losses",
+            "-l",
+            shown="the whole catalogue",
+        ),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        option("Folder for figures of --losses as SVG and PDF, for a paper.", shown="none"),
     ] = None,
 ) -> None:
     """Write an interactive page: every loss as curves and maps, and how label noise moves its minimum.
 
     The page is a single file that needs no network.
     """
-    from symloss.atlas import write_atlas
-    from symloss.atlas.data import known_losses
+    from symloss.atlas import write_atlas, write_figures
+    from symloss.atlas.data import drawn_losses
+    from symloss.losses.spec import split
 
-    names = None if losses is None else [name.strip() for name in losses.split(",") if name.strip()]
+    specs = None if losses is None else [spec for spec in split(losses) if spec]
+    drawn = drawn_losses(specs)
+    if figures is not None:
+        written = write_figures(figures, specs)
+        say(f"{len(written)} figures are in {figures}")
     with bar() as shown:
-        task = shown.add_task("atlas", total=len(known_losses(names)))
-        write_atlas(out, names, lambda number: shown.update(task, completed=number))
+        task = shown.add_task("atlas", total=len(drawn))
+        write_atlas(out, specs, lambda number: shown.update(task, completed=number))
     say(f"written to {out} ({out.stat().st_size / 1e6:.1f} MB)")

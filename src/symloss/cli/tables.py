@@ -18,7 +18,7 @@ from symloss.experiments.layers import Resolved, explain
 from symloss.experiments.report import duration
 from symloss.training import reading
 from symloss.training.results import Result, Spread
-from symloss.training.settings import displayed_profile
+from symloss.training.settings import FULL, PUBLISHED_CODE, displayed_profile, is_whole
 from symloss.writing import clear_write_errors, write_whole
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _print_cell(cell: Cell, as_json: bool) -> None:
     if cell.evaluate:
         typer.echo(f"tested on {cell.evaluate}")
     printed = "nothing" if published is None else published.text + (", in bold" if published.bold else "")
-    reduced = "" if cell.settings.profile == "full" else " by the full recipe, which this is not"
+    reduced = "" if is_whole(cell.settings.profile) else " by the full recipe, which this is not"
     typer.echo(f"{cell.title} on {cell.dataset}, {cell.noise}; published{reduced}: {printed}")
 
 
@@ -148,6 +148,14 @@ def reproduce(
         int | None, option("Number of runs per cell.", panel=TRAINING, shown="as published", min=1)
     ] = None,
     profile: Profile = "full",
+    as_published_code: Annotated[
+        bool,
+        flag(
+            "Compute the losses as the public implementation does: its clamps and its held focal factor.",
+            "--as-published-code",
+            panel=TRAINING,
+        ),
+    ] = False,
     results: Annotated[
         Path | None, option("Results file (.jsonl): its results count as done, and new ones are added.", shown="none")
     ] = None,
@@ -165,11 +173,17 @@ def reproduce(
     from symloss.experiments.run import run_in_processes, survey, with_fingerprints
     from symloss.losses.spec import split
 
+    if as_published_code and profile not in (FULL, PUBLISHED_CODE):
+        raise ValueError(f"`--as-published-code` is of the full profile; leave out `--profile {profile}`")
+    profile = PUBLISHED_CODE if as_published_code else profile
     runs, root = options["runs"], options["data_dir"]
     where = {name: options[name] for name in WHERE}
     parts = {"datasets": data, "losses": options["losses"], "noise": options["noise"]}
     chosen = {name: None if text is None else split(text) for name, text in parts.items()}
     cells = with_fingerprints(plan(table, **chosen, seeds=seeds, profile=profile), root)
+    if profile == PUBLISHED_CODE and not any("deviation=" in cell.settings.loss for cell in cells):
+        rows = ", ".join(dict.fromkeys(cell.row for cell in cells))
+        raise ValueError(f"`--as-published-code` changes none of {rows} in {table}; leave it out")
     kept: dict[str, Result] = {}
     if results is not None:
         reading.require_writable(results)

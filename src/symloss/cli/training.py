@@ -178,7 +178,7 @@ def open_from(options: dict[str, Any]) -> DataSet:
     return data
 
 
-def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:
+def settings_for(loss: str, options: dict[str, Any], data: DataSet | None) -> Settings:
     """Return the settings of one loss, from the options of a command and the recipes for the data set."""
     passed = {name: options[name] for name in RUN if name not in ("data", "data_dir")}
     return resolve(options["data"], loss, root=options["data_dir"], opened=data, **passed)

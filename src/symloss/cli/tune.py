@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,13 +20,16 @@ from symloss.cli.training import (
     settings_for,
     train_shown,
 )
+from symloss.data.source import KNOWN
+from symloss.experiments.report import number
 from symloss.training.results import Spread, spread
-from symloss.training.run_folder import run_path
+from symloss.training.run_folder import RunFolder, run_path
 from symloss.training.settings import Settings, displayed_noise, with_seeds
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
+    from symloss.data.dataset import DataSet
     from symloss.experiments.spaces import Question
     from symloss.experiments.tune import Method, Search
 
@@ -56,6 +60,14 @@ def tune(
             panel=TRAINING,
         ),
     ] = False,
+    table: Annotated[
+        str | None,
+        option(
+            "With --paper: the table to search for, table1 or table4 (CIFAR-100 with one step of the learning rate).",
+            panel=TRAINING,
+            shown="table1",
+        ),
+    ] = None,
     vary: Annotated[
         list[str] | None,
         option(
@@ -64,6 +76,7 @@ def tune(
             shown="by data and loss",
         ),
     ] = None,
+    dry_run: Annotated[bool, flag("Print what would be run and the estimated time.", "--dry-run")] = False,
     as_json: AsJson = False,
     *,
     options: Chosen,
@@ -75,7 +88,7 @@ def tune(
     that the paper was run in (Ye 2023). The test set is not used. Rerun the same command to resume; run it several
     times at once to share the work.
     """
-    from symloss.experiments.spaces import Question, papers_space, search_grids, space_of, variations
+    from symloss.experiments.spaces import PAPERS_TABLES, Question, papers_settings, papers_space, space_of, variations
     from symloss.experiments.tune import Method, tune
     from symloss.losses.spec import split
 
@@ -88,23 +101,31 @@ def tune(
     method = Method(**chosen, widen=0 if paper else WIDEN)
     names = list(dict.fromkeys(split(options["losses"])))
     if paper:
-        fixed = dict(search_grids().paper)
+        table = table or PAPERS_TABLES[0]
+        spaces = {loss: papers_space(options["data"], loss, table) for loss in names}
+        fixed = papers_settings(options["data"], table)
         if vary:
             raise ValueError(f"`--vary` must be left out with `--paper`, which fixes the grids; got {vary[0]}")
         for name in FIXED_BY_PAPER:
             if name in options.given and options[name] != fixed.get(name):
                 raise ValueError(f"`{name}` is fixed by `--paper` and must be left out; got {options[name]}")
-        spaces = {loss: papers_space(options["data"], loss) for loss in names}
         options |= fixed
+    elif table is not None:
+        raise ValueError(f"`--table` requires `--paper`, whose search it chooses; got {table}")
     else:
         options["noise"] = options["noise"] or default_noise(options["data"], of_known=NOISE)
         spaces = {
             loss: space_of(options["data"], loss, varied) for loss, varied in variations(vary or [], names).items()
         }
-    opened = open_from(options)
+    opened = None if dry_run and options["data"] in KNOWN else open_from(options)
     base = options | {"lr": None, "weight_decay": None}
     questions = [Question(loss, settings_for(loss, base, opened), spaces[loss], options["seeds"]) for loss in spaces]
-    announcement = Announcement(_planned(questions, method, options["runs"]), opened)
+    planned = {question.loss: _planned(question, method, options["runs"]) for question in questions}
+    if dry_run:
+        _say_cost(planned, method, options, opened)
+        return
+    assert opened is not None
+    announcement = Announcement([*itertools.chain.from_iterable(planned.values())], opened)
     answers = tune(
         questions,
         method,
@@ -120,18 +141,35 @@ def tune(
     _report(answers, questions[0].base, options, as_json)
 
 
-def _planned(questions: list[Question], method: Method, runs: Path) -> list[tuple[Settings, Path]]:
+def _planned(question: Question, method: Method, runs: Path) -> list[tuple[Settings, Path]]:
     """Return the runs of a search. A sampler other than the grid draws its points later, so others stand for them."""
     from symloss.experiments.studies import TRIALS
 
-    planned = []
-    for question in questions:
-        if method.every_combination:
-            points = map(question.settings, question.points())
-            planned += [each for point in points for each in with_seeds(point, question.seeds)]
-        else:
-            planned += with_seeds(question.base, question.seeds * (method.trials or TRIALS))
+    if method.every_combination:
+        points = map(question.settings, question.points())
+        planned = [each for point in points for each in with_seeds(point, question.seeds)]
+    else:
+        planned = with_seeds(question.base, question.seeds * (method.trials or TRIALS))
     return [(each, run_path(runs, each)) for each in planned]
+
+
+def _say_cost(
+    planned: dict[str, list[tuple[Settings, Path]]], method: Method, options: dict[str, Any], opened: DataSet | None
+) -> None:
+    """Say how many runs the search of each loss has, and how long those that are left take on this machine."""
+    runs = list(itertools.chain.from_iterable(planned.values()))
+    done = sum(RunFolder(folder).result() is not None for _, folder in runs)
+    each = ", ".join(f"{loss} {len(of_loss)}" for loss, of_loss in planned.items())
+    say(f"{options['data']}: {number(len(runs), 'run')} ({each}), {done} done, {len(runs) - done} to do", err=True)
+    again = method.finalists * max(0, method.final_seeds - options["seeds"]) * len(planned)
+    if again:
+        say(f"not in the estimate: up to {number(again, 'run')} of finalists", err=True)
+    if method.widen and method.every_combination:
+        say("not in the estimate: more runs where a best value sits on the edge of its grid", err=True)
+    try:
+        Announcement(runs, opened or open_from(options))()
+    except FileNotFoundError as error:
+        say(f"no time estimate: {error}", err=True)
 
 
 def _say(search: Search, trial: FrozenTrial) -> None:
@@ -181,6 +219,8 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
         settings = row["settings"]
         loss, _, parameters = settings["loss"].partition(":")
         figures = percent(Spread(**row["validation"])), row["seeds"]
+        if settings["scores"] != "loss":
+            parameters = ", ".join(filter(None, (parameters, f"scores {settings['scores']}")))
         values = (loss, parameters or None, f"{settings['lr']:.4g}", f"{settings['weight_decay']:.4g}", *figures)
         shown.append(dict(zip(("loss", "parameters", *NUMBERS), values, strict=True)))
     print_rows(
@@ -194,12 +234,14 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
 
 
 def _where(settings: dict[str, Any]) -> str:
-    return f"{settings['loss']}, lr {settings['lr']:.4g}, weight decay {settings['weight_decay']:.4g}"
+    scores = "" if settings["scores"] == "loss" else f", scores {settings['scores']}"
+    return f"{settings['loss']}{scores}, lr {settings['lr']:.4g}, weight decay {settings['weight_decay']:.4g}"
 
 
 def _command_line(settings: dict[str, Any], options: dict[str, Any]) -> str:
     """Return the command ``symloss train`` with the best settings, and every option that is not the default."""
     chosen = {name: settings[name] for name in ("loss", *GRIDS)}
+    options = options | {"scores": options["scores"] or (None if settings["scores"] == "loss" else settings["scores"])}
     words = ["symloss", "train", "--data", options["data"]]
     for name in (name for name in RUN if name not in ("data", *chosen)):
         value = options[name]

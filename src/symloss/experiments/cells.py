@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from symloss import checks
-from symloss.experiments.layers import PROFILES_FILE, Layer, Resolved, changes, profiles, resolve_layers
+from symloss.experiments.layers import (
+    PROFILES_FILE,
+    Layer,
+    Resolved,
+    changes,
+    deviation,
+    profiles,
+    resolve_layers,
+)
 from symloss.experiments.tables import FOLDER, Published, PublishedTable, TableColumn, TableRow, list_tables, load_table
 from symloss.noise.spec import parse
 from symloss.noise.transition import plain_kind
@@ -76,7 +84,7 @@ def plan(
         datasets, losses, noise: names of the table's data sets, rows and noise; all by default. A profile leaves out
             data sets that it has no form of.
         seeds: runs of each cell; the published number by default.
-        profile: "full", or one that shrinks the runs.
+        profile: "full", one that shrinks the runs, or "published-code".
 
     >>> [cell.name for cell in plan("table1", datasets=["cifar10"], losses=["sgce"], noise=["sym:0.8"], seeds=1)]
     ['table1/cifar10/sgce/sym:0.8']
@@ -172,7 +180,8 @@ def _cell(table: PublishedTable, column: TableColumn, row: TableRow, noise: str,
     name, values = f"recipe {table.name}", {"noise": noise, "seed": seed} | table.settings | row.changes
     recipe = Layer(name, values, name, sources={"noise": name + note}, file=f"{FOLDER}/{table.name}.toml")
     name, values = f"profile {profile}", {"profile": profile, **(changes(profile, column.protocol) or {})}
-    shrunk = Layer(name, values, name, sources={"profile": table.source}, file=PROFILES_FILE)
+    as_code = deviation(profile, row.loss) or None
+    shrunk = Layer(name, values, name, as_code, sources={"profile": table.source}, file=PROFILES_FILE)
     resolved = resolve_layers(column.protocol, column.data, row.loss, recipe, shrunk, source=table.source)
     batch_norm = resolved.settings.scores == "batch-norm" and "scores" not in row.changes
     title, published = row.title + (" (BN)" if batch_norm else ""), table.published(column.name, row.name, noise)

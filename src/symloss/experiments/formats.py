@@ -16,6 +16,7 @@ from typing import Any
 from symloss.experiments.curves import SensitivityMap, rows_in_maps, sensitivity_maps
 from symloss.experiments.difference import chance, signed
 from symloss.experiments.report import ColumnHead, Figure, LossRow, Report, ReportCell, ReportTable, Section
+from symloss.experiments.significance import ALIKE, UNTESTED
 from symloss.experiments.tables import SPREADS
 from symloss.html_page import WRITER
 from symloss.noise.spec import parse as parse_noise
@@ -33,6 +34,8 @@ LATEX_SPECIAL = {char: f"\\{char}" for char in "&%$#_{}"} | {
     "|": r"\textbar{}",
     "\u03b1": r"$\alpha$",
     "²": r"$^2$",
+    ALIKE: r"$^\dagger$",
+    UNTESTED: r"$^\ddagger$",
     **{char: rf"{{\{name}}}" for char, name in zip("ßæÆøØ", ("ss", "ae", "AE", "o", "O"), strict=True)},
 }
 MARKS = "\u0300\u0301\u0302\u0303\u0308\u030a\u0327\u030c\u0304\u0306\u030b\u0307"
@@ -42,7 +45,8 @@ GROUPS = {"sym": r"Symmetric noise rate ($\eta$)", "asym": r"Asymmetric noise ra
 CSV_COLUMNS = (
     *("table", "profile", "dataset", "loss", "title", "noise", "status", "measure", "n", "seeds", "mean", "std"),
     *("best_epoch_mean", "best_epoch_std", "memorised_mean", "memorised_std"),
-    *("published", "published_spread", "published_spread_kind", "published_bold", "difference", "p_value", "top"),
+    *("published", "published_spread", "published_spread_kind", "published_bold", "difference", "p_value"),
+    *("top", "p_best"),
     *("lr", "weight_decay", "validation_labels", "model", "epochs", "subset", "runs"),
 )
 
@@ -85,6 +89,7 @@ def _markdown_section(section: Section) -> Iterator[str]:
         rest = table.without(rows_in_maps(table))
         if rest.rows:
             yield from _markdown_table(rest, section)
+            yield from (section.legend, "") if section.legend else ()
         for shown in sensitivity_maps(table):
             yield from _markdown_map(shown)
 
@@ -102,7 +107,8 @@ def _markdown_table(table: ReportTable, section: Section) -> Iterator[str]:
 
 def _markdown_figure(figure: Figure) -> str:
     best = "best " * (figure.kind == "best epoch" and figure.text != "-")
-    return best + (f"**{figure.text}**" if figure.bold else figure.text) + (f" n={figure.n}" if figure.n else "")
+    text = f"**{figure.text}**" if figure.bold else figure.text
+    return best + text + figure.mark + (f" n={figure.n}" if figure.n else "")
 
 
 def _markdown_map(shown: SensitivityMap) -> Iterator[str]:
@@ -180,6 +186,7 @@ def _latex_table(section: Section) -> Iterator[str]:
         lines = [" & ".join(row) + r" \\" for row in rows]
         yield from (*lines[:-1], lines[-1] + r" \hline")
     yield r"\end{tabular}}"
+    yield from (("", rf"{{\footnotesize {escape_latex(section.legend)}}}") if section.legend else ())
     yield r"\end{center}"
     yield r"\end{table}"
 
@@ -232,7 +239,8 @@ def _latex_rows(line: LossRow, section: Section) -> Iterator[list[str]]:
 
 
 def _latex_figure(figure: Figure) -> str:
-    return (rf"\textbf{{{figure.text}}}" if figure.bold else figure.text) + (f" $n={figure.n}$" if figure.n else "")
+    text = rf"\textbf{{{figure.text}}}" if figure.bold else figure.text
+    return text + escape_latex(figure.mark) + (f" $n={figure.n}$" if figure.n else "")
 
 
 def _latex_difference(cell: ReportCell) -> str:
@@ -268,7 +276,7 @@ def _csv_row(section: Section, line: LossRow, head: ColumnHead, cell: ReportCell
         row["seeds"] = " ".join(str(run.settings.seed) for run in cell.runs)
     row |= {"table": section.name, "profile": displayed_profile(section.profile), "measure": section.measure}
     row |= {"dataset": head.dataset, "noise": head.noise_text, "title": line.title, "n": len(cell.runs)}
-    row |= {"difference": cell.difference, "p_value": cell.p_value, "top": int(cell.top)}
+    row |= {"difference": cell.difference, "p_value": cell.p_value, "top": int(cell.top), "p_best": cell.p_best}
     for prefix, figure in (("", cell.last), ("best_epoch_", cell.best), ("memorised_", cell.memorised)):
         row |= {} if figure is None else {f"{prefix}mean": figure.mean, f"{prefix}std": figure.std}
     if cell.published is not None and section.recipe is not None:

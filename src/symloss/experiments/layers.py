@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from symloss import checks
 from symloss.data.source import DataSource, warn
 from symloss.losses.published import FILE as PRESETS_FILE
-from symloss.training.settings import FULL, Settings
+from symloss.training.settings import FULL, PUBLISHED_CODE, Settings
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 FILE = "experiments/recipes/protocols.toml"
 PROFILES_FILE = "experiments/recipes/profiles.toml"
+DEVIATIONS = "deviations"  # an entry of this file that is no profile
 CONFIGURATION = ("epochs", "batch", "optimizer", "lr", "momentum", "weight_decay", "clip", "schedule")
 """The settings that a table of configurations prints for a loss."""
 _NOT_SETTINGS = ("source", "sources", "losses_source", "presets", "borrowed", "like", "losses")
@@ -115,7 +116,20 @@ def _merged(name: str) -> dict[str, Any]:
 
 def profiles() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     """Return the settings that each profile changes, by protocol."""
-    return {FULL: {}} | _packaged(PROFILES_FILE)
+    return {FULL: {}} | {name: profile for name, profile in _packaged(PROFILES_FILE).items() if name != DEVIATIONS}
+
+
+def deviation(profile: str, loss: str) -> Mapping[str, str]:
+    """Return the keyword by which the public implementation's form of a loss differs, if the profile asks for it.
+
+    >>> deviation("published-code", "gce:q=0.7"), deviation("published-code", "ce"), deviation("full", "gce")
+    ({'deviation': 'clamped-probability'}, {}, {})
+    """
+    from symloss.losses.spec import parse  # noqa: PLC0415 (with the losses comes torch)
+
+    name = parse(loss)[0]
+    known: Mapping[str, Any] = _packaged(PROFILES_FILE)[DEVIATIONS] if profile == PUBLISHED_CODE else {}
+    return {"deviation": known[name]} if name in known else {}
 
 
 def changes(profile: str, protocol: str) -> Mapping[str, Any] | None:

@@ -15,6 +15,7 @@ from symloss.experiments.charts import breakable, extent, legend, line_chart, ma
 from symloss.experiments.curves import Curve
 from symloss.experiments.difference import FAR, RARE, is_far
 from symloss.experiments.report import MEMORISED, Figure, LossRow, Report, ReportCell, ReportTable, Section
+from symloss.experiments.significance import LEGEND
 from symloss.html_page import PAGE_STYLE, html_page, packaged
 from symloss.noise.heatmap import CELLS, Transitions, heat_map
 from symloss.training.reading import Run
@@ -266,7 +267,8 @@ def _key(section: Section) -> str:
         parts.append("best epoch")
     if not section.has_published and any(cell.memorised for cell in section.cells()):
         parts.append(MEMORISED)
-    return " · ".join(parts)
+    legend_of_marks = f"<br>{escape(section.legend)}" if section.legend else ""
+    return " · ".join(parts) + legend_of_marks
 
 
 def _cell(cell: ReportCell, section: Section) -> str:
@@ -283,6 +285,8 @@ def _line(figure: Figure, cell: ReportCell) -> str:
     spread = text.replace("(", '<span class="sd">(').replace(")", ")</span>")
     if figure.kind == "ours":
         n = "" if figure.n is None else f' <span class="n">n={figure.n}</span>'
+        if figure.mark:
+            n = f'<sup title="{escape(LEGEND[figure.mark])}">{figure.mark}</sup>{n}'
         return f'<div class="ours{" top" if figure.bold else " none" if text == "-" else ""}">{spread}{n}</div>'
     if figure.kind == "difference" and cell.published is not None:
         far = is_far(cell.difference, cell.p_value)

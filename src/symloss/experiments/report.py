@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from symloss.experiments.difference import DIFFERENCE, in_words
+from symloss.experiments.difference import DIFFERENCE, RARE, in_words
+from symloss.experiments.significance import ALIKE, LEGEND, NOTHING_CLAIMED, UNTESTED, holm, paired_p
 from symloss.experiments.tables import Published, PublishedTable
 from symloss.training.reading import Run, Runs
 from symloss.training.results import Spread
-from symloss.training.settings import FULL, displayed_profile
+from symloss.training.settings import FULL, displayed_profile, is_whole
 
 UNKNOWN = "unknown"
 MEMORISED = "share of the wrong labels memorised"
@@ -32,7 +32,8 @@ class ReportCell:
     """A cell of a table: the runs of one loss under one noise, and their figures in percent.
 
     ``best`` is at the epoch with the best validation accuracy, None if nothing was held out. ``top`` marks the best of
-    a column.
+    a column, ``mark`` a figure that is not claimed to be below it. ``p_best`` is the p-value of its difference from the
+    best, None where there is no test.
     """
 
     runs: tuple[Run, ...] = ()
@@ -43,16 +44,28 @@ class ReportCell:
     difference: float | None = None
     p_value: float | None = None
     top: bool = False
+    p_best: float | None = None
+    mark: str = ""
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """Our figures by the seeds of their runs."""
+        values = () if self.last is None else self.last.values
+        return {run.settings.seed: value for run, value in zip(self.runs, values, strict=bool(values))}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A line of a cell as it is printed, "-" without a figure. ``n`` is the number of runs, if not the usual one."""
+    """A line of a cell as it is printed, "-" without a figure. ``n`` is the number of runs, if not the usual one.
+
+    ``mark`` is one of :data:`symloss.experiments.significance.LEGEND`, or empty.
+    """
 
     kind: Literal["ours", "published", "difference", "best epoch"]
     text: str
     bold: bool = False
     n: int | None = None
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,15 +87,9 @@ class ReportTable:
     rows: tuple[LossRow, ...]
 
     def __post_init__(self) -> None:
-        """Mark the best of our figures in each column that has two or more."""
-        # Means are compared as they are printed: equal digits are equally good.
-        means = [[cell.last and round(cell.last.mean, 2) for cell in row.cells] for row in self.rows]
-        columns = [[mean for mean in column if mean is not None] for column in zip(*means, strict=True)]
-        best = [max(column) if len(column) > 1 else math.inf for column in columns]
-        rows = []
-        for row, figures in zip(self.rows, means, strict=True):
-            each = zip(row.cells, figures, best, strict=True)
-            rows.append(replace(row, cells=tuple(replace(cell, top=mean == top) for cell, mean, top in each)))
+        """Compare the figures of each column."""
+        columns = [_compared(cells) for cells in zip(*(row.cells for row in self.rows), strict=True)]
+        rows = (replace(row, cells=tuple(cells[i] for cells in columns)) for i, row in enumerate(self.rows))
         object.__setattr__(self, "rows", tuple(rows))
 
     @property
@@ -101,6 +108,24 @@ class ReportTable:
                 yield row, head, cell
 
 
+def _compared(cells: Sequence[ReportCell]) -> list[ReportCell]:
+    """Mark the best of our figures in a column that has two or more, and those that it may not be better than."""
+    figures = {i: cell.last.mean for i, cell in enumerate(cells) if cell.last}
+    if len(figures) < 2:
+        return [replace(cell, top=False, p_best=None, mark="") for cell in cells]
+    best = max(figures, key=lambda i: figures[i])
+    tests = {i: paired_p(cells[best].by_seed, cells[i].by_seed) for i in figures if i != best}
+    tested = {i: p for i, p in tests.items() if p is not None}
+    p_best = dict(zip(tested, holm(list(tested.values())), strict=True))
+    marks = dict.fromkeys(tests, UNTESTED) | {i: ALIKE if p >= RARE else "" for i, p in p_best.items()}
+    # Means are compared as they are printed: equal digits are equally good.
+    tops = {i for i, mean in figures.items() if round(mean, 2) == round(figures[best], 2)}
+    return [
+        replace(cell, top=i in tops, p_best=p_best.get(i), mark="" if i in tops else marks.get(i, ""))
+        for i, cell in enumerate(cells)
+    ]
+
+
 @dataclass(frozen=True)
 class Section:
     """A part of a report: a published table, or runs that differ in nothing but loss, noise and seed."""
@@ -116,7 +141,7 @@ class Section:
 
     @property
     def reduced(self) -> str | None:
-        """A note that the recipe was reduced; None if it was not."""
+        """A note that the recipe was reduced, or the losses are those of public code; None if neither is so."""
         return None if self.profile == FULL else displayed_profile(self.profile)
 
     @property
@@ -144,17 +169,31 @@ class Section:
     @property
     def compares(self) -> bool:
         """Whether figures are compared with the published ones. Those of a reduced recipe only stand beside them."""
-        return self.has_published and self.reduced is None
+        return self.has_published and is_whole(self.profile)
 
     @property
     def has_best(self) -> bool:
         """Whether a cell has a figure of the best epoch."""
         return any(cell.best for cell in self.cells())
 
+    @property
+    def has_tests(self) -> bool:
+        """Whether a figure was compared with the best of its column."""
+        return any(cell.p_best is not None for cell in self.cells())
+
+    @property
+    def legend(self) -> str:
+        """A line that explains the marks of figures; empty where no column has two figures."""
+        marks = {cell.mark for cell in self.cells()} - {""}
+        if self.has_tests:
+            return " ".join(f"{mark} {text}." for mark, text in LEGEND.items() if mark in marks | {ALIKE})
+        return f"{NOTHING_CLAIMED}." if marks else ""
+
     def figures(self, cell: ReportCell) -> list[Figure]:
         """Return the lines of a cell: our figure, and below it those that the section shows."""
         n = None if cell.last is None or cell.last.n == self.usual_n else cell.last.n
-        lines = [Figure("ours", "-" if cell.last is None else cell.last.text, cell.top, n)]
+        mark = cell.mark if self.has_tests else ""
+        lines = [Figure("ours", "-" if cell.last is None else cell.last.text, cell.top, n, mark)]
         if self.has_published:
             shown = cell.published
             lines.append(Figure("published", "-") if shown is None else Figure("published", shown.text, shown.bold))

@@ -18,7 +18,7 @@ from symloss.noise.spec import KINDS, parse as parse_noise
 from symloss.training.reading import Run, Runs
 from symloss.training.results import Result, in_percent
 from symloss.training.run_folder import SETTINGS
-from symloss.training.settings import FULL, displayed_noise
+from symloss.training.settings import FULL, PUBLISHED_CODE, displayed_noise, is_whole
 
 FEWEST = 4  # losses that a column must have for a rank correlation
 OF_A_ROW = ("loss", "weight_decay", "lr", "scores", "penalty")
@@ -129,7 +129,8 @@ class TableRuns:
                 words.append(f"--{option} {shlex.quote(','.join(name for name in every if name in used))}")
         seeds = max(len(runs) for runs in self.runs.values())
         words += [f"--seeds {seeds}"] if seeds != table.seeds else []
-        words += [f"--profile {self.profile}"] if self.profile != "full" else []
+        named = {FULL: [], PUBLISHED_CODE: ["--as-published-code"]}
+        words += named.get(self.profile, [f"--profile {self.profile}"])
         return " ".join(words)
 
     def _heads(self, columns: list[TableColumn], stacked: bool) -> tuple[ColumnHead, ...]:
@@ -160,7 +161,7 @@ class TableRuns:
         runs = tuple(run for run, _ in by_seed)
         distance = p_value = None
         # A reduced run is another experiment: only the order of the losses may be compared.
-        if ours is not None and published is not None and self.profile == FULL:
+        if ours is not None and published is not None and is_whole(self.profile):
             distance, p_value = difference(ours, published, self.table.spread, self.table.seeds)
         memorised = in_percent(run.result.last.memorised for run in runs)
         return ReportCell(runs, ours, memorised=memorised, published=published, difference=distance, p_value=p_value)

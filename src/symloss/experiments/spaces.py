@@ -15,14 +15,18 @@ from typing import Any
 
 from symloss import checks
 from symloss.data.source import KNOWN, VOUCHED
-from symloss.experiments.layers import trained_as
+from symloss.experiments.layers import load_protocol, trained_as
+from symloss.experiments.tables import load_table
 from symloss.losses.spec import describe, find, parse, write
 from symloss.training.settings import Settings
 from symloss.training.task import build_loss
 
 FILE = "experiments/recipes/search.toml"
 INTERVALS = {"lr": "(0, inf)", "weight_decay": "[0, inf)"}
-"""The dimensions that are training settings, not parameters of the loss, and their ranges."""
+"""The dimensions that are training settings with a range, not parameters of the loss."""
+OF_TRAINING = (*INTERVALS, "scores")  # and all that are training settings
+PAPERS_TABLES = ("table1", "table4")
+"""The tables that the paper searched for: with the cosine schedule, and with one step of the learning rate."""
 DIGITS = 4  # the number of digits of a value that is drawn or added, so that a command with it can be read
 OTHER, OWN = "other", "own"
 """The names, in search.toml, of the weight decays for other published data, and for data of the user's own."""
@@ -68,11 +72,15 @@ class Dimension:
 
 @dataclass(frozen=True)
 class SearchGrids:
-    """The content of search.toml: weight decays by data set, parameters by loss, and settings of the paper's search."""
+    """The content of search.toml: weight decays by data set, parameters by loss, and settings of the paper's search.
+
+    ``scores`` has how the paper normalised the scores, by protocol and loss.
+    """
 
     weight_decay: Mapping[str, Dimension]
     loss: Mapping[str, Mapping[str, Dimension]]
     paper: Mapping[str, Any]
+    scores: Mapping[str, Mapping[str, Dimension]]
 
 
 @functools.cache
@@ -84,7 +92,12 @@ def search_grids() -> SearchGrids:
     for loss, grids in raw["loss"].items():
         whole = {parameter.name: parameter.whole for parameter in find(loss).parameters}
         by_loss[loss] = {name: _dimension(name, grid, whole[name]) for name, grid in grids.items()}
-    return SearchGrids(by_data, by_loss, {name: value for name, value in raw["paper"].items() if name != "source"})
+    scores = {
+        protocol: dict.fromkeys(grid["losses"], Dimension("scores", tuple(grid["values"]), source=grid["source"]))
+        for protocol, grid in raw["scores"].items()
+    }
+    paper = {name: value for name, value in raw["paper"].items() if name != "source"}
+    return SearchGrids(by_data, by_loss, paper, scores)
 
 
 def _dimension(name: str, grid: Mapping[str, Any], whole: bool = False) -> Dimension:
@@ -111,12 +124,37 @@ def space_of(data: str, loss: str, varied: Mapping[str, Sequence[Any]] | None = 
     return (*describe(parse(loss)[0]).overridden(of_loss, asked).values(), *of_training.values())
 
 
-def papers_space(data: str, loss: str) -> Space:
-    """Return the space of the paper's search: the weight decay of every loss, and the parameters of its new losses."""
+def papers_space(data: str, loss: str, table: str = PAPERS_TABLES[0]) -> Space:
+    """Return the space of the paper's search: the weight decay of every loss, and the parameters of its new losses.
+
+    For table 4, the new losses are tried with Euclidean and with batch normalisation of the scores.
+    """
     decays = {name: grid for name, grid in search_grids().weight_decay.items() if grid.is_the_papers}
     if data not in decays:
         raise ValueError(f"--paper must go with {' or '.join(decays)}, where the paper searched; got {data!r}")
-    return (*(grid for grid in _of_loss(loss) if grid.is_the_papers), decays[data])
+    of_scores = search_grids().scores.get(papers_protocol(data, table), {}).get(describe(parse(loss)[0]).name)
+    of_loss = (grid for grid in _of_loss(loss) if grid.is_the_papers)
+    return (*of_loss, *([] if of_scores is None else [of_scores]), decays[data])
+
+
+def papers_settings(data: str, table: str = PAPERS_TABLES[0]) -> dict[str, Any]:
+    """Return the settings that the paper's search fixes. For table 4 they have the schedule of its protocol.
+
+    >>> papers_settings("cifar100", "table4")["schedule"]
+    'step:190,0.1'
+    """
+    protocol = papers_protocol(data, table)
+    own = {} if protocol == data else {"schedule": load_protocol(protocol).values["schedule"]}
+    return {**search_grids().paper, **own}
+
+
+def papers_protocol(data: str, table: str) -> str:
+    """Return the protocol of a data set in one of the tables that the paper searched for."""
+    checks.choice("--table", table, PAPERS_TABLES)
+    protocols = {column.data: column.protocol for column in load_table(table).datasets}
+    if data not in protocols:
+        raise ValueError(f"--table {table} must go with {' or '.join(protocols)}; got {data!r}")
+    return protocols[data]
 
 
 def _of_loss(loss: str) -> Iterable[Dimension]:
@@ -196,8 +234,8 @@ class Question:
     def settings(self, point: Point) -> Settings:
         """Return the settings of a point: those of the base, with the values of the point."""
         name, parameters = parse(self.base.loss)
-        of_loss = {key: value for key, value in point.items() if key not in INTERVALS}
-        of_training = {key: value for key, value in point.items() if key in INTERVALS}
+        of_loss = {key: value for key, value in point.items() if key not in OF_TRAINING}
+        of_training = {key: value for key, value in point.items() if key in OF_TRAINING}
         return replace(self.base, loss=write(name, describe(name).overridden(parameters, of_loss)), **of_training)
 
     def to_dict(self) -> dict[str, Any]:

@@ -309,7 +309,8 @@ def as_toml(data: str, rows: Sequence[TriedPoint]) -> Iterator[str]:
             f"# validation {best['validation']['mean']:.4f} of {best['seeds']} seed{'s' if best['seeds'] > 1 else ''}"
         )
         comment += f", next {others[0]['validation']['mean']:.4f}, of {len(others) + 1} settings" if others else ""
-        values = f"lr = {settings['lr']!r}, weight_decay = {settings['weight_decay']!r}{loss}"
+        scores = "" if settings["scores"] == "loss" else f", scores = {_quoted(settings['scores'])}"
+        values = f"lr = {settings['lr']!r}, weight_decay = {settings['weight_decay']!r}{scores}{loss}"
         yield f"{_quoted(name)} = {{ {values} }}  {comment}"
 
 

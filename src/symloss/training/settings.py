@@ -69,6 +69,8 @@ PRECISIONS = {"32": "32-true", "bf16-mixed": "bf16-mixed"}
 """And what Lightning Fabric calls them."""
 SCORES = ("loss", "none", "l2", "batch-norm")
 FULL = "full"
+PUBLISHED_CODE = "published-code"
+"""The profile of the whole protocol with the losses as public code computes them."""
 AUGMENT: dict[str, bool | str] = {"all": True, "crop": "crop", "none": False}
 """Words for what is done to training images, and the settings: two are as they were before there were words."""
 
@@ -115,7 +117,8 @@ class Settings:
             images of a published data set are shrunk to it.
         fingerprint: a checksum of files that may change: the user's own data, published data that is not as published,
             a noise matrix. None where there are no such files.
-        profile: the name of the reduced form of a recipe. It changes nothing by itself, but every report prints it.
+        profile: the name of the reduced form of a recipe, or "published-code". It changes nothing by itself, but every
+            report prints it.
 
     >>> Settings(loss="gce:q=0.5", noise="sym:0.4").epochs
     60
@@ -232,7 +235,14 @@ def displayed_profile(profile: str) -> str:
     >>> displayed_profile("full"), displayed_profile("mini")
     ('full', 'mini (reduced: not the published protocol)')
     """
+    if profile == PUBLISHED_CODE:
+        return f"{profile} (the clamps and the held focal factor of the public implementation)"
     return profile if profile == FULL else f"{profile} (reduced: not the published protocol)"
+
+
+def is_whole(profile: str) -> bool:
+    """Return whether runs of a profile follow the whole protocol, so that their figures compare with published ones."""
+    return profile in (FULL, PUBLISHED_CODE)
 
 
 _RARE = ("noise_seed", "fingerprint", "profile", "drop", "categorical", "keep", "size")
