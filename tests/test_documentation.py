@@ -128,6 +128,6 @@ def test_one_command_makes_the_figures_that_pages_show(warm_python, tmp_path):
     assert ran.returncode == 0, ran.stderr
     made = {figure.name for figure in tmp_path.iterdir()}
     shown = {name for page in PAGES for name in re.findall(r"images/([^)]+)\)", page.read_text())}
-    assert len(made) == 14
+    assert len(made) == 15
     assert made <= shown
     assert all(figure.stat().st_size > 5_000 for figure in tmp_path.iterdir())

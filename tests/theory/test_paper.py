@@ -274,7 +274,7 @@ def test_proposition_5_2_needs_a_slope():
     assert certificate.symmetric
     assert certificate.permutation_invariant
     assert certificate.slope == pytest.approx(0, abs=1e-12)
-    with pytest.raises(ValueError, match="blend divides by the slope at equal scores, which is 0"):
+    with pytest.raises(ValueError, match="blend divides by the slope at equal scores, which must be positive; got 0"):
         symloss.blend(loss, 0.5).per_class(torch.zeros(1, 3, dtype=torch.float64))
 
 

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses.base import Loss
+from symloss.losses.base import Loss, NoSlopeError
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
 from symloss.losses.layers import Temperature
-from symloss.losses.operators import as_loss
+from symloss.losses.operators import Wrapped, as_loss
 from symloss.losses.spec import create_loss
 from symloss.theory import properties, search
 from symloss.theory.constants import Derivatives, largest_derivatives
+from symloss.theory.findings import CounterExample, Finding, finding
 from symloss.theory.linear_facts import linear_facts
 from symloss.theory.proofs import proof
-from symloss.theory.properties import CounterExample, Finding
 from symloss.theory.search import Places
 from symloss.theory.subject import Subject, derivative
 from symloss.theory.theorem import Linearity, Theorem, breaking_points, linearity, plain_fields
@@ -113,6 +113,8 @@ class Certificate:
     """At scores of 0: do the gradients of all labels sum to zero?"""
     gradient_against_ce: float
     """At scores of 0: the norm of the gradient, relative to cross-entropy's."""
+    undefined: CounterExample | None
+    """Where the gradient is NaN although the loss is a number: such points were left out. None if there are none."""
     linearity: Linearity
     """How far the loss is from its linear approximation at 0, and from a multiple of unhinged, at all points."""
 
@@ -177,10 +179,12 @@ class Certificate:
             "convex": f"largest excess over a chord {self.convex.measure:.3g}",
             "bounded": f"values from {self.low:.6g} to {self.high:.6g}",
         }
-        for name, finding in self.findings.items():
-            yield "yes" if finding else "no", name.replace("_", "-"), measures[name]
-            yield "", "", str(finding.counter_example) if finding.counter_example else finding.grounds
-        if math.isnan(self.slope):
+        for name, found in self.findings.items():
+            yield "yes" if found else "no", name.replace("_", "-"), measures[name]
+            yield "", "", str(found.counter_example) if found.counter_example else found.grounds
+        if self.undefined is not None:
+            yield "", "not everywhere", str(self.undefined)
+        elif math.isnan(self.slope):
             yield "", "no gradient", "that is the derivative of the values: its constants were not measured"
         yield "", "Lipschitz constant", str(self.lipschitz)
         yield "", "beta-smoothness", str(self.smoothness)
@@ -236,9 +240,16 @@ def certify(
     values = places.along.flatten()
     subject.refuse_replay(places.rays.z, places.rays.y, values)
     at_zero = _at_equal_scores(places)
+    if scores is None:
+        _refuse_another_slope(expression, num_classes, at_zero["slope"])
     curved = _most_curved(places) if search.bends(subject, places.z, places.y) else []
     symmetric = properties.symmetric(places)
+    invariant = properties.permutation_invariant(places)
+    places.remember(invariant.counter_example)
+    falls = properties.non_increasing(places)
+    places.remember(falls.counter_example)
     convex = properties.convex(places, curved[0][:3] if curved else None)
+    convex = _also_curved_so(convex, curved)
     bend = max((abs(place.curvature) for place in curved), default=math.nan)
     linear = linearity(places, at_zero["slope"] if math.isfinite(at_zero["slope"]) else 0.0)
     if symmetric and convex:
@@ -263,14 +274,15 @@ def certify(
         scores="raw scores" if scores is None else f"scores after {getattr(scores, '__name__', scores)}",
         reach=places.reach,
         symmetric=proved("symmetric", symmetric),
-        permutation_invariant=proved("permutation_invariant", properties.permutation_invariant(places)),
-        non_increasing=proved("non_increasing", properties.non_increasing(places)),
+        permutation_invariant=proved("permutation_invariant", invariant),
+        non_increasing=proved("non_increasing", falls),
         convex=proved("convex", convex),
         bounded=proved("bounded", bounded),
         low=low,
         high=high,
         lipschitz=_constant(steepest, known and known.lipschitz, known),
         smoothness=_constant(math.inf if rough else bend, known and known.smoothness, known),
+        undefined=places.undefined if subject.differentiable else None,
         linearity=linear,
         **at_zero,
     )
@@ -282,6 +294,33 @@ def _expression(loss: str | AnyLoss) -> Loss:
     if isinstance(loss, Criterion) and loss.weight is None and loss.label_smoothing == 0:
         return loss.loss
     return as_loss(loss)
+
+
+def _refuse_another_slope(loss: Loss, num_classes: int, measured: float) -> None:
+    """Raise an error if a loss declares another slope than its gradient has: ``blend`` would divide by it."""
+    if isinstance(loss, Wrapped):
+        return
+    try:
+        declared = loss.slope(num_classes)
+    except NoSlopeError:
+        return
+    if math.isfinite(measured) and abs(declared - measured) > 1e-6 * (abs(declared) + abs(measured)):
+        raise ValueError(
+            f"the slope of {loss!r} at equal scores is {measured:.6g} by its gradient and {declared:.6g} by its "
+            "`first_order` (of a potential, `derivative`); they must agree"
+        )
+
+
+def _also_curved_so(convex: Finding, curved: list[Curved]) -> Finding:
+    """Return what chords found, unless the curvature is clearly negative: of ripples that are below rounding."""
+    if not convex or not curved:
+        return convex
+    lowest, highest = curved
+    if lowest.curvature >= -HOLLOW * max(abs(lowest.curvature), abs(highest.curvature)):
+        return convex
+    a, axis = lowest.points[0], lowest.axes[0]
+    seen = f"the curvature along b - a is {lowest.curvature:.6g} at a"
+    return finding(False, convex.measure, seen, lowest.labels[0], a=a, b=a + 1e-3 * axis)
 
 
 def _settled(places: Places, convex: Finding, linear: Linearity, curved: list[Curved]) -> Finding:
@@ -358,6 +397,7 @@ def _most_curved(places: Places) -> list[Curved]:
 
 
 SIGNS = (-1, 1)
+HOLLOW = 1e-2  # a negative curvature counts if it is this large, relative to the largest
 
 
 def _axes(z: Tensor, y: Tensor) -> list[Tensor]:
@@ -436,7 +476,6 @@ def _at_equal_scores(places: Places) -> dict[str, Any]:
         nothing = dict.fromkeys(("slope", "distance_from_unhinged", "gradient_against_ce"), math.nan)
         return nothing | {"slopes": (math.nan, math.nan), "locally_symmetric": False}
     found, slope = gradients(0.0)
-    subject.refuse_nan(torch.zeros_like(found), None, found.sum(1), "its gradient")
     size = float(found.norm())
     others = [gradients(level)[1] for level in (-10.0, -1.0, 1.0, 10.0) if abs(level) <= places.reach]
     return {

@@ -74,6 +74,7 @@ class LinearFacts:
 
 
 def word(holds: bool) -> str:
+    """Return yes or no."""
     return "yes" if holds else "no"
 
 

@@ -21,6 +21,7 @@ from symloss.theory.binary import (
     surrogate,
 )
 from symloss.theory.certificates import Constant
+from symloss.theory.findings import Finding, finding
 from symloss.theory.margin_search import (
     Trace,
     jets,
@@ -31,7 +32,6 @@ from symloss.theory.margin_search import (
     measured_symmetric,
     trace,
 )
-from symloss.theory.properties import Finding, finding
 
 __all__ = ["LowerBound", "MarginCertificate", "SurrogateConstants", "certify_margin"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.theory.properties import Finding, finding
+from symloss.theory.findings import Finding, finding
 from symloss.theory.subject import derivative
 
 Phi = Callable[[Tensor], Tensor]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -11,58 +10,11 @@ from torch import Tensor
 
 from symloss.losses import validation
 from symloss.theory import search
+from symloss.theory.findings import Finding, finding
 from symloss.theory.search import Places, one_hot
-from symloss.theory.subject import MANY, Subject, rounding, shown
+from symloss.theory.subject import MANY, Subject, rounding
 
 CANDIDATES = 12  # points whose rounding error is measured, since they violate a property most
-
-
-@dataclass(frozen=True)
-class CounterExample:
-    """Score vectors at which a loss does not have a property."""
-
-    seen: str
-    """What happens there, as a sentence."""
-    label: int | None
-    """The label; None where the property is one of all labels together."""
-    scores: dict[str, list[float]]
-    """The score vectors by name."""
-
-    def __str__(self) -> str:
-        label = "" if self.label is None else f", label {self.label}"
-        vectors = "".join(f"; {name} = {shown(vector, self.label)}" for name, vector in self.scores.items())
-        return f"{self.seen}{label}{vectors}"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Whether a loss has a property. ``bool(finding)`` is the answer."""
-
-    holds: bool
-    """Whether the search met no violation."""
-    measure: float
-    """The largest violation that the search met; 0 is none."""
-    counter_example: CounterExample | None = None
-    """Where the property fails; None if it holds."""
-    points: int = 0
-    """How many points were searched."""
-    proof: str = ""
-    """How the property follows without a search: ``"by construction"`` or ``"by interval arithmetic"``."""
-
-    def __bool__(self) -> bool:
-        return self.holds
-
-    @property
-    def grounds(self) -> str:
-        """Why the answer is yes: the proof, or how many points were searched in vain."""
-        return self.proof or f"no counter-example at {self.points:,} points"
-
-
-def finding(holds: bool, measure: float, seen: str, label: Tensor | int | None = None, **at: Tensor) -> Finding:
-    """Return what was found, with the score vectors ``at`` as a counter-example if the property does not hold."""
-    vectors = {name: vector.flatten().tolist() for name, vector in at.items()}
-    example = CounterExample(seen, None if label is None else int(label), vectors)
-    return Finding(holds, measure, None if holds else example)
 
 
 def standing(violation: Tensor, size: Tensor, z: Tensor, subject: Subject) -> Tensor:
@@ -88,7 +40,7 @@ def symmetric(places: Places) -> Finding:
     near, far = torch.cat([z, top, bottom, on_rays]), places.far_z
     reference = 0.01 * search.directions(places.z[-1:])
     lines = places.far_lines[0].flatten(0, 1)
-    far = torch.cat([far, lines[:: max(1, len(lines) * subject.num_classes**2 // search.VALUES)]])
+    far = torch.cat([part[:: 1 + len(part) * subject.num_classes**2 // search.VALUES] for part in (far, lines)])
     with torch.no_grad():
         level = float(total(reference, places.y[:1]))
         at_reference = float(subject.per_class(reference).abs().sum())
@@ -118,8 +70,9 @@ def _sums_of_gradients(places: Places, held: Finding) -> Finding:
     subject, classes = places.subject, places.subject.num_classes
     if not subject.differentiable:
         return held
-    z = subject.ball.repeat_interleave(classes, 0)
-    gradients = subject.gradient(z, torch.arange(classes).repeat(len(subject.ball))).reshape(-1, classes, classes)
+    ball = subject.ball[:: 1 + len(subject.ball) * classes**2 // (4 * search.VALUES)]
+    gradients = subject.gradient(ball.repeat_interleave(classes, 0), torch.arange(classes).repeat(len(ball)))
+    gradients = gradients.reshape(-1, classes, classes)
     sums = torch.linalg.vector_norm(gradients.sum(1), dim=1)
     sizes = torch.linalg.vector_norm(gradients, dim=2).sum(1)
     ratio = sums / sizes.clamp_min(1e-300)
@@ -127,7 +80,7 @@ def _sums_of_gradients(places: Places, held: Finding) -> Finding:
     if float(ratio.median()) <= 1e-6 + MANY * subject.eps:
         return held
     seen = f"the gradients of all labels sum to a vector of norm {float(sums[worst]):.6g} at a"
-    return finding(False, held.measure, seen, a=subject.ball[worst])
+    return finding(False, held.measure, seen, a=ball[worst])
 
 
 def permutation_invariant(places: Places) -> Finding:
@@ -270,7 +223,7 @@ def _far_apart(places: Places) -> Pairs:
     """Return pairs of neighbours on a geometric grid of the label's own score, from minus the reach to the reach."""
     if places.reach <= search.REACH:
         return Pairs(places.z[:0], places.z[:0], places.y[:0])
-    points, labels = places.far_lines
+    points, labels = places.own_lines
     a, b = points[:, :-1].flatten(0, 1), points[:, 1:].flatten(0, 1)
     y = labels.repeat_interleave(points.shape[1] - 1)
     step = 0.01 * places.far_z.abs().amax(1, keepdim=True) * one_hot(places.far_y, places.far_z)
@@ -301,7 +254,10 @@ def convex(places: Places, hollow: tuple[Tensor, Tensor, Tensor] | None) -> Find
         near = z[torch.arange(len(other)) % len(z)]
         pairs += [torch.cat([places.far_z, end], 1) for end in (other, near, -places.far_z, 0 * near)]
         labels += [places.far_y] * 4
-    for a, b, y in _chords_of_rays(places):
+    points, labels_of_lines = places.own_lines
+    each = points.shape[1] - 2
+    on_lines = points[:, :-2].flatten(0, 1), points[:, 2:].flatten(0, 1), labels_of_lines.repeat_interleave(each)
+    for a, b, y in [*_chords_of_rays(places), *([on_lines] if len(points) else [])]:
         pairs.append(torch.cat([a, b], 1))
         labels.append(y)
     return _judged_chords(subject, torch.cat(pairs), torch.cat(labels), places.count)

@@ -20,7 +20,7 @@ from symloss.losses.logits import full_precision, reduced
 from symloss.losses.operators import unreduced_copy
 from symloss.noise.risk import ROUNDING as SAME, NoisyRisk
 from symloss.noise.targets import AnyTargetDistribution, TargetDistribution, target_distribution
-from symloss.theory.properties import Finding, finding
+from symloss.theory.findings import Finding, finding
 from symloss.theory.search import ROUNDING, worst_chord
 from symloss.theory.target_means import Rule, recognised, rule
 

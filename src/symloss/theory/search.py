@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from symloss.theory.findings import CounterExample
 from symloss.theory.subject import Objective, Subject, derivative
 
 ROUNDING = 1e-9  # violations below this, relative to the size of the values, are rounding
@@ -21,7 +22,7 @@ SHORTEST_STEP = 1e-6  # where ascent stops: a shorter step changes no digit that
 FLAT = 1e-13  # a slope below this, relative to the value, is rounding: there is nothing to climb
 RAYS, PER_RAY, VALUES = 24, 2048, 4_000_000
 """Rays, points of each, and the most values that are computed on all of them."""
-JUMPS, HALVINGS = 64, 40
+JUMPS, HALVINGS, LABELS = 64, 40, 400
 
 
 def bends(subject: Subject, z: Tensor, y: Tensor) -> bool:
@@ -154,17 +155,19 @@ class Places:
         self.far_z = torch.cat(far) if far else z[:0]
         self.far_y = labels.repeat(len(far))
         self.rays = rays(classes, self.reach, generator)
+        self.witnesses: list[tuple[Tensor, int]] = []
 
     @cached_property
     def far_lines(self) -> tuple[Tensor, Tensor]:
         """Points (L, T, C) on geometric grids of the label's score out to the reach, and labels (L,): far ones first.
 
-        The first lines have fine grids, each shifted by another share of its step. Then each label has one of its own.
+        The first lines have fine grids, each shifted by another share of its step. Then each label has one, up to 400.
         """
         lines, classes = self.rays, self.subject.num_classes
         if self.reach <= REACH:
             return self.z[:0, None], self.y[:0]
-        most = max(40, min(400, VALUES // (lines.own * classes**2)))
+        most = 2 * max(6, min(200, VALUES // (2 * lines.own * classes**2)))
+        each = torch.arange(classes)[:: -(-classes // LABELS)]
         share = torch.arange(lines.own, dtype=torch.float64)[:, None] / lines.own
         decades = math.log10(self.reach / 10)
         far = 10 * 10 ** ((torch.arange(most) + share) * (decades / most))
@@ -173,8 +176,27 @@ class Places:
         near = torch.linspace(-REACH, REACH, most, dtype=torch.float64)
         beyond = torch.logspace(math.log10(REACH), math.log10(self.reach), most // 2 + 1, dtype=torch.float64)[1:]
         steps = torch.cat([-beyond.flip(0), near, beyond])[: 2 * most]
-        every = steps[:, None] * torch.eye(classes, dtype=torch.float64)[:, None]
-        return torch.cat([some, every]), torch.cat([lines.labels[: lines.own], torch.arange(classes)])
+        every = steps[:, None] * one_hot(each, some[0])[:, None]
+        return torch.cat([some, every]), torch.cat([lines.labels[: lines.own], each])
+
+    def remember(self, example: CounterExample | None) -> None:
+        """Search later properties on the lines of the label's score through a counter-example of an earlier one."""
+        if example is not None and example.label is not None:
+            point = torch.tensor(example.scores["a"], dtype=torch.float64)
+            self.witnesses.append((point, example.label))
+
+    @property
+    def own_lines(self) -> tuple[Tensor, Tensor]:
+        """Points (L, T, C) on lines of the label's score, and labels (L,): far ones, and those through witnesses."""
+        points, labels = self.far_lines
+        if not self.witnesses or not len(points):
+            return points, labels
+        base = torch.stack([point for point, _ in self.witnesses])
+        label = torch.tensor([label for _, label in self.witnesses])
+        size = max(REACH, float(base.abs().max()))
+        grid = torch.linspace(-2 * size, 2 * size, points.shape[1], dtype=torch.float64)
+        through = base[:, None] + grid[:, None] * one_hot(label, base)[:, None]
+        return torch.cat([points, through]), torch.cat([labels, label])
 
     @cached_property
     def few(self) -> tuple[Tensor, Tensor]:
@@ -208,8 +230,19 @@ class Places:
     def gradients(self) -> Tensor:
         """The gradients (R, T, C) on the rays; zeros if the loss has none."""
         found = self.subject.gradient(self.rays.z, self.rays.y)
-        self.subject.refuse_nan(self.rays.z, self.rays.y, found.sum(1), "its gradient")
-        return found.reshape(*self.rays.t.shape, -1)
+        return found.nan_to_num(0.0, torch.inf, -torch.inf).reshape(*self.rays.t.shape, -1)
+
+    @cached_property
+    def undefined(self) -> CounterExample | None:
+        """Where the gradient is NaN although the loss is a number. The search leaves such points out."""
+        zero = torch.zeros_like(self.z[:1])
+        z, y = torch.cat([zero, self.z, self.rays.z]), torch.cat([self.y[:1], self.y, self.rays.y])
+        lost = self.subject.gradient(z, y).isnan().any(1).nonzero().flatten()
+        if not len(lost):
+            return None
+        at = int(lost[0])
+        seen = f"the gradient is nan at {len(lost):,} of {len(z):,} points, which were left out; one is a"
+        return CounterExample(seen, int(y[at]), {"a": z[at].tolist()})
 
     @cached_property
     def jumps(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -255,7 +288,7 @@ class Places:
         points = self.rays.z.reshape(*self.rays.t.shape, -1)
         y = self.rays.labels[ray]
         ends = points[ray, cell], points[ray, cell + 2]
-        return float(narrow(lambda at: self.subject.gradient(at, y), *ends, HALVINGS)[2].max())
+        return float(narrow(lambda at: self.subject.gradient(at, y), *ends, HALVINGS)[2].nan_to_num(0.0).max())
 
 
 def _disagreement(t0: Tensor, t1: Tensor, v0: Tensor, v1: Tensor, s0: Tensor, s1: Tensor) -> Tensor:
@@ -264,7 +297,7 @@ def _disagreement(t0: Tensor, t1: Tensor, v0: Tensor, v1: Tensor, s0: Tensor, s1
 
 
 def _between(low: list[Tensor], high: list[Tensor]) -> Tensor:
-    return _disagreement(*(part for pair in zip(low, high, strict=True) for part in pair))
+    return _disagreement(*(part for pair in zip(low, high, strict=True) for part in pair)).nan_to_num(0.0)
 
 
 def climb(
@@ -309,7 +342,7 @@ def _with_slope(objective: Objective, z: Tensor, y: Tensor) -> tuple[Tensor, Ten
     """Return the objective's values (P,) and its slopes (P, C)."""
     at = z.clone().requires_grad_()
     value = objective(at, y)
-    return value.detach(), derivative(value.sum(), at, False)
+    return value.detach(), derivative(value.sum(), at, False).nan_to_num(0.0, 0.0, 0.0)
 
 
 def grows(size_at: Callable[[float], Tensor], least: float = 1e-6, unit: float = 1.0) -> bool:

@@ -39,6 +39,9 @@ class Subject:
         generator = torch.Generator().manual_seed(1)
         ball = torch.rand(48, num_classes, dtype=torch.float64, generator=generator) * 2 - 1
         labels = torch.randint(num_classes, (48,), generator=generator)
+        # In some the label leads or trails by 10, so that most losses show their range.
+        ball[::4].scatter_(1, labels[::4, None], 10.0)
+        ball[1::4].scatter_(1, labels[1::4, None], -10.0)
         self.unit, self.eps = 0.0, EPS
         try:
             values = self.value(ball, labels).detach()
@@ -76,8 +79,8 @@ class Subject:
         for step in (1e-3, 1e-4, 1e-5, 1e-6):
             with torch.no_grad():
                 change = (self.value(z + step * way, y) - self.value(z - step * way, y)) / (2 * step)
-            error = torch.minimum(error, (change - slope).abs())
-        return float(error.median()) <= 1e-3 * float(slope.abs().median() + self.unit * way.abs().max())
+            error = torch.minimum(error, (change - slope).abs() - 0.01 * (change.abs() + slope.abs()))
+        return float((error > 1e-5 * self.unit).double().mean()) < 0.2
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         """Return the losses (P,) of scores (P, C) at labels (P,)."""
@@ -110,14 +113,14 @@ class Subject:
         """
         return MANY * noise + FEW * self.eps * (size + self.unit * (1 + z.abs().amax(1)))
 
-    def refuse_nan(self, z: Tensor, y: Tensor | None, values: Tensor, what: str = "it") -> None:
+    def refuse_nan(self, z: Tensor, y: Tensor, values: Tensor) -> None:
         """Raise an error that names the first point at which the values (P,) are NaN."""
         wrong = values.isnan().nonzero()
         if len(wrong):
             at = int(wrong[0, 0])
-            label = "" if y is None else f", label {int(y[at])}"
             raise ValueError(
-                f"certify needs a loss that is a number at all scores; {what} is nan at {shown(z[at].tolist())}{label}"
+                f"certify needs a loss that is a number at all scores; it is nan at {shown(z[at].tolist())}, "
+                f"label {int(y[at])}"
             )
 
     def refuse_replay(self, z: Tensor, y: Tensor, before: Tensor) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from symloss.theory.findings import Finding, finding
 from symloss.theory.linear_facts import LinearFacts
-from symloss.theory.properties import Finding, finding, near_first, standing
+from symloss.theory.properties import near_first, standing
 from symloss.theory.search import Places
-from symloss.theory.subject import rounding
+from symloss.theory.subject import Subject, rounding
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ def linearity(places: Places, slope: float) -> Linearity:
     labels, zero = torch.arange(classes), torch.zeros(classes, classes, dtype=torch.float64)
     start = subject.value(zero, labels).detach()
     gradient = subject.gradient(zero, labels) if subject.differentiable else zero
+    if not subject.differentiable or bool(gradient.isnan().any()):
+        gradient = _differences(subject, start)
     unhinged = slope * (1 / classes - torch.eye(classes, dtype=torch.float64))
     z, y = places.every
     with torch.no_grad():
@@ -127,6 +130,12 @@ def linearity(places: Places, slope: float) -> Linearity:
             found.append(Finding(True, float(off.max()), None, len(z)))
     affine, multiple, trivial = found
     return Linearity(affine, multiple, gradient.tolist() if affine else None, trivial)
+
+
+def _differences(subject: Subject, start: Tensor) -> Tensor:
+    """Return the changes from 0 to the unit vectors, (C, C): what the coefficients are if the loss is affine."""
+    with torch.no_grad():
+        return subject.per_class(torch.eye(len(start), dtype=torch.float64)).T - start[:, None]
 
 
 def breaking_points(found: Linearity, curved: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
