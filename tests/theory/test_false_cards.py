@@ -13,6 +13,11 @@ import symloss
 from symloss.losses.base import Loss
 from symloss.losses.operators import as_loss
 from symloss.losses.potentials import MAEPotential, Potential
+from symloss.theory import certificates
+from symloss.theory.findings import CounterExample, Finding
+from symloss.theory.search import Places
+from symloss.theory.subject import Subject
+from symloss.theory.theorem import linearity
 
 
 def own(z, y):
@@ -221,14 +226,59 @@ def test_where_the_gradient_is_nan_the_card_says_so():
     assert symloss.certify("ce", 3).undefined is None
 
 
+class Normalised(torch.nn.CrossEntropyLoss):
+    """Cross-entropy behind a batch normalisation, whose statistics change with every call."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(3).double()
+
+    def forward(self, input, target):
+        return functional.cross_entropy(self.norm(input), target, reduction=self.reduction)
+
+
 def test_the_loss_is_left_as_it_is():
-    batch_norm = torch.nn.BatchNorm1d(3, momentum=0.5).double().eval()
-    module = torch.nn.CrossEntropyLoss()
-    before = {name: value.clone() for name, value in batch_norm.state_dict().items()}
-    symloss.certify(lambda z, y: ce(batch_norm(z), y), 3)
-    symloss.certify(module, 3)
+    module = Normalised()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    with refused(ValueError, "more than 1 value per channel when training"):
+        symloss.certify(module, 3)
+    assert all(torch.equal(value, module.state_dict()[name]) for name, value in before.items())
+    assert symloss.certify(module.eval(), 3).convex
     assert module.reduction == "mean"
-    assert all(torch.equal(value, batch_norm.state_dict()[name]) for name, value in before.items())
+
+
+@in_turn("steepness", [0.2, 2.0, 20.0, 200.0])
+def test_losses_that_overflow_soon(steepness):
+    """The card reaches as far as the loss is finite, and is right there."""
+    card = symloss.certify(lambda z, y: (-steepness * own(z, y)).exp(), 3)
+    assert 1 <= card.reach * steepness <= 1000
+    assert all((card.convex, card.non_increasing, card.permutation_invariant))
+    assert not any((card.symmetric, card.bounded))
+
+
+def test_a_symmetric_loss_that_is_not_affine_is_not_convex():
+    """What theorem 5.1 excludes is not called convex, even if no chord of the search has shown it."""
+    places = Places(Subject(as_loss(mae), 3))
+    settled = certificates._settled(places, Finding(True, 0.0, None, 1), linearity(places, 1 / 3), [])
+    assert not settled
+    a, b = (torch.tensor(settled.counter_example.scores[end], dtype=torch.float64) for end in "ab")
+    y = torch.tensor([settled.counter_example.label])
+    middle, ends = mae((a + b)[None] / 2, y), (mae(a[None], y) + mae(b[None], y)) / 2
+    assert float(middle - ends) == pytest.approx(settled.measure)
+    linear = Places(Subject(as_loss(unhinged), 3))
+    assert certificates._settled(linear, Finding(True, 0.0, None, 1), linearity(linear, 1.0), [])
+
+
+def test_later_searches_pass_through_earlier_counter_examples():
+    places = Places(Subject(as_loss(ce), 3))
+    before = len(places.own_lines[0])
+    point = [1.25, -7.5, 3.0]
+    places.remember(CounterExample("seen", 1, {"a": point}))
+    points, labels = places.own_lines
+    assert len(points) == before + 1
+    assert labels[-1] == 1
+    assert (points[-1][:, [0, 2]] == torch.tensor([1.25, 3.0])).all()
+    assert points[-1][:, 1].min() < -7.5 < points[-1][:, 1].max()
 
 
 def test_what_is_no_loss_of_one_example_is_refused():

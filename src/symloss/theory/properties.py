@@ -254,10 +254,12 @@ def convex(places: Places, hollow: tuple[Tensor, Tensor, Tensor] | None) -> Find
         near = z[torch.arange(len(other)) % len(z)]
         pairs += [torch.cat([places.far_z, end], 1) for end in (other, near, -places.far_z, 0 * near)]
         labels += [places.far_y] * 4
-    points, labels_of_lines = places.own_lines
-    each = points.shape[1] - 2
-    on_lines = points[:, :-2].flatten(0, 1), points[:, 2:].flatten(0, 1), labels_of_lines.repeat_interleave(each)
-    for a, b, y in [*_chords_of_rays(places), *([on_lines] if len(points) else [])]:
+    chords = _chords_of_rays(places)
+    points, label = places.own_lines
+    if len(points):
+        low, high = points[:, :-2].flatten(0, 1), points[:, 2:].flatten(0, 1)
+        chords.append((low, high, label.repeat_interleave(points.shape[1] - 2)))
+    for a, b, y in chords:
         pairs.append(torch.cat([a, b], 1))
         labels.append(y)
     return _judged_chords(subject, torch.cat(pairs), torch.cat(labels), places.count)
