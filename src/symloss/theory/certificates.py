@@ -249,7 +249,7 @@ def certify(
     falls = properties.non_increasing(places)
     places.remember(falls.counter_example)
     convex = properties.convex(places, curved[0][:3] if curved else None)
-    convex = _also_curved_so(convex, curved)
+    convex = _also_curved_so(subject, convex, curved)
     bend = max((abs(place.curvature) for place in curved), default=math.nan)
     linear = linearity(places, at_zero["slope"] if math.isfinite(at_zero["slope"]) else 0.0)
     if symmetric and convex:
@@ -311,16 +311,19 @@ def _refuse_another_slope(loss: Loss, num_classes: int, measured: float) -> None
         )
 
 
-def _also_curved_so(convex: Finding, curved: list[Curved]) -> Finding:
-    """Return what chords found, unless the curvature is clearly negative: of ripples that are below rounding."""
+def _also_curved_so(subject: Subject, convex: Finding, curved: list[Curved]) -> Finding:
+    """Return what chords found, unless gradients clearly fall along a direction: of ripples that are below rounding."""
     if not convex or not curved:
         return convex
     lowest, highest = curved
-    if lowest.curvature >= -HOLLOW * max(abs(lowest.curvature), abs(highest.curvature)):
-        return convex
-    a, axis = lowest.points[0], lowest.axes[0]
+    least = HOLLOW * max(abs(lowest.curvature), abs(highest.curvature))
+    a, axis, y = lowest.points[:1], lowest.axes[:1], lowest.labels[:1]
+    for step in (1e-6, 3e-7):
+        change = subject.gradient(a + step * axis, y) - subject.gradient(a - step * axis, y)
+        if not float((change * axis).sum()) < -2 * step * least:
+            return convex
     seen = f"the curvature along b - a is {lowest.curvature:.6g} at a"
-    return finding(False, convex.measure, seen, lowest.labels[0], a=a, b=a + 1e-3 * axis)
+    return finding(False, convex.measure, seen, y[0], a=a[0], b=a[0] + 1e-3 * axis[0])
 
 
 def _settled(places: Places, convex: Finding, linear: Linearity, curved: list[Curved]) -> Finding:
