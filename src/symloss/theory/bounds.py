@@ -15,7 +15,8 @@ from symloss.losses.base import Loss
 from symloss.losses.criterion import AnyLoss
 from symloss.losses.logits import Scores
 from symloss.theory.certificates import Constant, certify
-from symloss.theory.linearize import linearize, raw_loss
+from symloss.theory.linearize import linearize
+from symloss.theory.subject import raw_loss
 
 __all__ = ["GapBound", "convolution_norm_bound", "gap_bound", "weight_product"]
 

@@ -13,18 +13,17 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses.base import Loss, NoSlopeError
-from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
+from symloss.losses.criterion import AnyLoss, ScoreMap, score_map
 from symloss.losses.layers import Temperature
-from symloss.losses.operators import Wrapped, as_loss
-from symloss.losses.spec import create_loss
+from symloss.losses.operators import Wrapped
 from symloss.theory import properties, search
 from symloss.theory.constants import Derivatives, largest_derivatives
-from symloss.theory.findings import CounterExample, Finding, finding
+from symloss.theory.findings import CounterExample, Finding, finding, plain
 from symloss.theory.linear_facts import linear_facts
 from symloss.theory.proofs import proof
 from symloss.theory.search import Places
-from symloss.theory.subject import Subject, derivative
-from symloss.theory.theorem import Linearity, Theorem, breaking_points, linearity, plain_fields
+from symloss.theory.subject import Subject, derivative, raw_loss
+from symloss.theory.theorem import Linearity, Theorem, breaking_points, linearity
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -144,7 +143,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON. Infinities become strings. ``constants`` says which constants are exact."""
         sure = {name: getattr(self, name).meaning for name in ("lipschitz", "smoothness")}
-        return dataclasses.asdict(self, dict_factory=plain_fields) | {"constants": sure}
+        return plain(dataclasses.asdict(self)) | {"constants": sure}
 
     def __str__(self) -> str:
         lines = [self._title]
@@ -233,7 +232,7 @@ def certify(
     (True, False, 0.333333)
     """
     checks.number("num_classes", num_classes, "[2, inf)", whole=True)
-    expression = _expression(loss)
+    expression = raw_loss(loss)
     scores = score_map(normalize, temperature)
     subject = Subject(expression, num_classes, scores)
     places = Places(subject, seed)
@@ -288,12 +287,19 @@ def certify(
     )
 
 
-def _expression(loss: str | AnyLoss) -> Loss:
-    if isinstance(loss, str):
-        loss = create_loss(loss)
-    if isinstance(loss, Criterion) and loss.weight is None and loss.label_smoothing == 0:
-        return loss.loss
-    return as_loss(loss)
+def _also_curved_so(subject: Subject, convex: Finding, curved: list[Curved]) -> Finding:
+    """Return what chords found, unless gradients clearly fall along a direction: of ripples that are below rounding."""
+    if not convex or not curved:
+        return convex
+    lowest, highest = curved
+    least = HOLLOW * max(abs(lowest.curvature), abs(highest.curvature))
+    a, axis, y = lowest.points[:1], lowest.axes[:1], lowest.labels[:1]
+    for step in (1e-6, 3e-7):
+        change = subject.gradient(a + step * axis, y) - subject.gradient(a - step * axis, y)
+        if not float((change * axis).sum()) < -2 * step * least:
+            return convex
+    seen = f"the curvature along b - a is {lowest.curvature:.6g} at a"
+    return finding(False, convex.measure, seen, y[0], a=a[0], b=a[0] + 1e-3 * axis[0])
 
 
 def _refuse_another_slope(loss: Loss, num_classes: int, measured: float) -> None:
@@ -309,21 +315,6 @@ def _refuse_another_slope(loss: Loss, num_classes: int, measured: float) -> None
             f"the slope of {loss!r} at equal scores is {measured:.6g} by its gradient and {declared:.6g} by its "
             "`first_order` (of a potential, `derivative`); they must agree"
         )
-
-
-def _also_curved_so(subject: Subject, convex: Finding, curved: list[Curved]) -> Finding:
-    """Return what chords found, unless gradients clearly fall along a direction: of ripples that are below rounding."""
-    if not convex or not curved:
-        return convex
-    lowest, highest = curved
-    least = HOLLOW * max(abs(lowest.curvature), abs(highest.curvature))
-    a, axis, y = lowest.points[:1], lowest.axes[:1], lowest.labels[:1]
-    for step in (1e-6, 3e-7):
-        change = subject.gradient(a + step * axis, y) - subject.gradient(a - step * axis, y)
-        if not float((change * axis).sum()) < -2 * step * least:
-            return convex
-    seen = f"the curvature along b - a is {lowest.curvature:.6g} at a"
-    return finding(False, convex.measure, seen, y[0], a=a[0], b=a[0] + 1e-3 * axis[0])
 
 
 def _settled(places: Places, convex: Finding, linear: Linearity, curved: list[Curved]) -> Finding:

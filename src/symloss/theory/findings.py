@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -55,3 +57,18 @@ def finding(holds: bool, measure: float, seen: str, label: Tensor | int | None =
     vectors = {name: vector.flatten().tolist() for name, vector in at.items()}
     example = CounterExample(seen, None if label is None else int(label), vectors)
     return Finding(holds, measure, None if holds else example)
+
+
+def plain(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return nested data for JSON: numbers as floats, tuples as lists, infinities and NaN as strings."""
+    return {name: _plain(value) for name, value in fields.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return plain(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    return value

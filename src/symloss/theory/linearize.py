@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.base import FirstOrder, Loss, same, shown
-from symloss.losses.criterion import AnyLoss, Numbers, as_criterion, numbers
+from symloss.losses.criterion import AnyLoss, Numbers, numbers
 from symloss.losses.logits import Scores, without_autocast
-from symloss.losses.operators import Wrapped, unreduced_copy
+from symloss.losses.operators import unreduced_copy
 from symloss.noise.targets import AnyTargetDistribution, TargetDistribution, target_distribution
 from symloss.theory.linear_facts import Constraint, LinearFacts, linear_facts, square
 from symloss.theory.regression import (
@@ -21,6 +21,7 @@ from symloss.theory.regression import (
     RegressionLoss,
     SymmetrizedRegression,
 )
+from symloss.theory.subject import raw_loss
 from symloss.theory.target_means import recognised, rule
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "SlopeAt",
     "linearize",
     "linearize_regression",
-    "raw_loss",
 ]
 
 
@@ -145,19 +145,6 @@ def linearize(loss: Any, at: Any = 0.0, num_classes: int | None = None) -> Linea
     name = checks.brief(loss) if isinstance(loss, str) else repr(expression)
     place = f"{float(z[0]):g}" if bool((z == z[0]).all()) else f"({', '.join(f'{x:g}' for x in z.tolist())})"
     return LinearFormula(_gradients(expression, z, name), f"linearize({name}, at={place})")
-
-
-def raw_loss(loss: AnyLoss) -> Loss:
-    """Return the expression behind a loss of any kind, without its normalisation and reduction.
-
-    Args:
-        loss: of any kind.
-
-    >>> raw_loss("ce"), raw_loss("sgce:q=0.5,normalize=l2")
-    (CE(), symmetrize(GCE(q=0.5)))
-    """
-    whole = as_criterion(loss)
-    return whole.loss if whole.weight is None and whole.label_smoothing == 0 else Wrapped(whole)
 
 
 def _point(at: object, num_classes: int | None) -> Tensor:

@@ -21,7 +21,7 @@ from symloss.theory.binary import (
     surrogate,
 )
 from symloss.theory.certificates import Constant
-from symloss.theory.findings import Finding, finding
+from symloss.theory.findings import Finding, finding, plain
 from symloss.theory.margin_search import (
     Trace,
     jets,
@@ -138,8 +138,7 @@ class MarginCertificate:
     def to_dict(self) -> dict[str, Any]:
         """Return the certificate as plain data for JSON. Infinities and NaN are strings."""
         derived = ("curvature_at_zero", "gain", "smoothness_bound", "even_derivatives_vanish")
-        plain: dict[str, Any] = _plain(asdict(self) | {name: getattr(self, name) for name in derived})
-        return plain
+        return plain(asdict(self) | {name: getattr(self, name) for name in derived})
 
     def __str__(self) -> str:
         lines = [f"{self.loss}, margins |z| <= {self.radius:g}; nothing is said beyond"]
@@ -182,17 +181,6 @@ class MarginCertificate:
         if vanish == self.symmetric.holds:
             return f"{said}, as prop. B.1 says of an analytic phi that is {'' if vanish else 'not '}symmetric"
         return f"{said}, so by prop. B.1 phi is not analytic for |z| <= {self.radius:g}, or higher orders count"
-
-
-def _plain(value: Any) -> Any:
-    """Return nested fields as plain data: numbers as floats, tuples as lists, infinities and NaN as strings."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(float(value))
-    return value
 
 
 def certify_margin(phi: AnyMarginFunction, radius: float = 10.0) -> MarginCertificate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,17 +13,7 @@ from symloss.losses import validation
 from symloss.theory import search
 from symloss.theory.findings import Finding, finding
 from symloss.theory.search import Places, one_hot
-from symloss.theory.subject import MANY, Subject, rounding
-
-CANDIDATES = 12  # points whose rounding error is measured, since they violate a property most
-
-
-def standing(violation: Tensor, size: Tensor, z: Tensor, subject: Subject) -> Tensor:
-    """Return the places of the violations (P,) that are largest against the rounding of values of these sizes."""
-    ratio = (violation / subject.tolerance(size, z)).nan_to_num(0.0)
-    chosen = [rank.topk(min(CANDIDATES, len(rank))).indices.tolist() for rank in (ratio, violation.nan_to_num(0.0))]
-    places = torch.tensor(sorted({*chosen[0], *chosen[1]}), dtype=torch.long)
-    return places[ratio[places] > 1]
+from symloss.theory.subject import MANY, Objective, Subject, rounding
 
 
 def symmetric(places: Places) -> Finding:
@@ -32,15 +23,12 @@ def symmetric(places: Places) -> Finding:
     def total(z: Tensor, _: Tensor) -> Tensor:
         return subject.per_class(z).sum(1)
 
-    thinned = places.rays.t.numel() // max(1, min(places.rays.t.numel(), search.VALUES // subject.num_classes**2))
-    on_rays = places.rays.z[:: max(1, thinned)]
     z, y = places.few
     top, _, _ = search.climb(total, z, y, limit=places.limit)
     bottom, _, _ = search.climb(lambda z, y: -total(z, y), z, y, limit=places.limit)
-    near, far = torch.cat([z, top, bottom, on_rays]), places.far_z
+    near = torch.cat([z, top, bottom, places.thinned(places.rays.z, 2)])
     reference = 0.01 * search.directions(places.z[-1:])
-    lines = places.far_lines[0].flatten(0, 1)
-    far = torch.cat([part[:: 1 + len(part) * subject.num_classes**2 // search.VALUES] for part in (far, lines)])
+    far = torch.cat([places.thinned(part) for part in (places.far_z, places.far_lines[0].flatten(0, 1))])
     with torch.no_grad():
         level = float(total(reference, places.y[:1]))
         at_reference = float(subject.per_class(reference).abs().sum())
@@ -51,18 +39,20 @@ def symmetric(places: Places) -> Finding:
         with torch.no_grad():
             every = subject.per_class(z)
         sums, size = every.sum(1), every.abs().sum(1) + at_reference + subject.num_classes * subject.unit
-        measure = max(measure, float((sums - level).abs().max()))
-        chosen = standing((sums - level).abs(), size, z, subject)
-        if len(chosen):
-            noise = rounding(total, z[chosen], places.y[:1].expand(len(chosen)))
-            real = (sums[chosen] - level).abs() > subject.tolerance(size[chosen], z[chosen], noise)
-            if bool(real.any()):
-                pool = torch.cat([z[chosen[real]], reference])
-                sums = torch.cat([sums[chosen[real]], torch.tensor([level], dtype=torch.float64)])
-                a, b = int(sums.argmax()), int(sums.argmin())
-                seen = f"the sum over labels is {float(sums[a]):.6g} at a and {float(sums[b]):.6g} at b"
-                return finding(False, float(sums[a] - sums[b]), seen, a=pool[a], b=pool[b])
+        off = (sums - level).abs()
+        measure = max(measure, float(off.max()))
+        real = subject.exceeding(off, size, z, partial(_noise_of_sums, total, z))
+        if len(real):
+            pool = torch.cat([z[real], reference])
+            sums = torch.cat([sums[real], torch.tensor([level], dtype=torch.float64)])
+            a, b = int(sums.argmax()), int(sums.argmin())
+            seen = f"the sum over labels is {float(sums[a]):.6g} at a and {float(sums[b]):.6g} at b"
+            return finding(False, float(sums[a] - sums[b]), seen, a=pool[a], b=pool[b])
     return _sums_of_gradients(places, Finding(True, measure, None, len(near) + len(far)))
+
+
+def _noise_of_sums(total: Objective, z: Tensor, at: Tensor) -> Tensor:
+    return rounding(total, z[at], torch.zeros_like(at))
 
 
 def _sums_of_gradients(places: Places, held: Finding) -> Finding:
@@ -70,7 +60,7 @@ def _sums_of_gradients(places: Places, held: Finding) -> Finding:
     subject, classes = places.subject, places.subject.num_classes
     if not subject.differentiable:
         return held
-    ball = subject.ball[:: 1 + len(subject.ball) * classes**2 // (4 * search.VALUES)]
+    ball = places.thinned(subject.ball, 4)
     gradients = subject.gradient(ball.repeat_interleave(classes, 0), torch.arange(classes).repeat(len(ball)))
     gradients = gradients.reshape(-1, classes, classes)
     sums = torch.linalg.vector_norm(gradients.sum(1), dim=1)
@@ -98,13 +88,11 @@ def _renamed(places: Places, order: Tensor) -> Finding:
 
     found, labels, _ = search.climb(lambda z, y: difference(z, y).amax(1), *places.few, limit=places.limit)
     with torch.no_grad():
-        new = difference(found, labels).argmax(1)
-        z, y = (torch.cat([*part]) for part in ((found, places.every[0]), (order[new], places.every[1])))
-        before, after = subject.value(z, y), subject.value(z[:, order], back[y])
+        its = order[difference(found, labels).argmax(1)]
+        z, y = torch.cat([found, places.every[0]]), torch.cat([its, places.every[1]])
+        before, after = torch.cat([subject.value(found, its), places.values]), subject.value(z[:, order], back[y])
     off, size = (after - before).abs(), before.abs() + after.abs()
-    chosen = standing(off, size, z, subject)
-    noise = rounding(subject.value, z[chosen], y[chosen])
-    real = chosen[off[chosen] > subject.tolerance(size[chosen], z[chosen], 2 * noise)]
+    real = subject.exceeding(off, size, z, lambda at: 2 * rounding(subject.value, z[at], y[at]))
     if not len(real):
         return Finding(True, float(off.max()), None, len(z))
     at = near_first(real, off, z)
@@ -124,7 +112,7 @@ def near_first(real: Tensor, violation: Tensor, z: Tensor) -> int:
 
 
 class Pairs(NamedTuple):
-    """Points (P, C) that differ in the label's own score alone, and their labels; b has the larger one."""
+    """Pairs of points (P, C) and their labels (P,). Where only the label's own score differs, b has the larger one."""
 
     a: Tensor
     b: Tensor
@@ -158,11 +146,16 @@ def _rises(subject: Subject, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
     with torch.no_grad():
         before, after = subject.value(a, y), subject.value(b, y)
     rise, size = after - before, after.abs() + before.abs()
-    chosen = standing(rise, size, b, subject)
-    own = one_hot(y[chosen], a)
-    ends = ((a, -own), (b, own))  # away from what lies between, which may be a jump
-    noise = torch.stack([rounding(subject.value, end[chosen], y[chosen], way) for end, way in ends]).amax(0)
-    return chosen[rise[chosen] > subject.tolerance(size[chosen], b[chosen], noise)], before, after
+    noise_at = partial(_noise_of_ends, subject, pairs)
+    return subject.exceeding(rise, size, b, noise_at), before, after
+
+
+def _noise_of_ends(subject: Subject, pairs: Pairs, at: Tensor) -> Tensor:
+    """Return the larger rounding error of both ends of pairs, on lines away from what lies between: maybe a jump."""
+    a, b, y = (part[at] for part in pairs)
+    way = b - a
+    way = way / way.abs().amax(1, keepdim=True).clamp_min(1e-300)
+    return torch.maximum(rounding(subject.value, a, y, -way), rounding(subject.value, b, y, way))
 
 
 def _steepest(places: Places) -> tuple[Tensor, Tensor, Tensor]:
@@ -184,8 +177,6 @@ def _steepest(places: Places) -> tuple[Tensor, Tensor, Tensor]:
 
 def _stepped(subject: Subject, z: Tensor, y: Tensor) -> Pairs:
     """Return steps around points in the label's own score, each of the length over which the value rises most."""
-    if not len(z):
-        return Pairs(z, z, y)
     lengths = torch.tensor([10.0**-k for k in (0, 1, 2, 3, 4, 5)], dtype=torch.float64)
     moves = lengths[:, None, None] * one_hot(y, z)
     with torch.no_grad():
@@ -221,8 +212,6 @@ def _jumped(places: Places) -> Pairs:
 
 def _far_apart(places: Places) -> Pairs:
     """Return pairs of neighbours on a geometric grid of the label's own score, from minus the reach to the reach."""
-    if places.reach <= search.REACH:
-        return Pairs(places.z[:0], places.z[:0], places.y[:0])
     points, labels = places.own_lines
     a, b = points[:, :-1].flatten(0, 1), points[:, 1:].flatten(0, 1)
     y = labels.repeat_interleave(points.shape[1] - 1)
@@ -256,9 +245,8 @@ def convex(places: Places, hollow: tuple[Tensor, Tensor, Tensor] | None) -> Find
         labels += [places.far_y] * 4
     chords = _chords_of_rays(places)
     points, label = places.own_lines
-    if len(points):
-        low, high = points[:, :-2].flatten(0, 1), points[:, 2:].flatten(0, 1)
-        chords.append((low, high, label.repeat_interleave(points.shape[1] - 2)))
+    low, high = points[:, :-2].flatten(0, 1), points[:, 2:].flatten(0, 1)
+    chords.append((low, high, label.repeat_interleave(points.shape[1] - 2)))
     for a, b, y in chords:
         pairs.append(torch.cat([a, b], 1))
         labels.append(y)
@@ -271,13 +259,7 @@ def _judged_chords(subject: Subject, pair: Tensor, y: Tensor, count: int) -> Fin
         ends, middle = [subject.value(end, y) for end in (a, b)], subject.value((a + b) / 2, y)
     excess, size = middle - (ends[0] + ends[1]) / 2, ends[0].abs() + ends[1].abs() + middle.abs()
     far = torch.where((a.abs().amax(1) > b.abs().amax(1))[:, None], a, b)
-    chosen = standing(excess, size, far, subject)
-    way = b[chosen] - a[chosen]
-    way = way / way.abs().amax(1, keepdim=True).clamp_min(1e-300)
-    noise = torch.stack(
-        [rounding(subject.value, end[chosen], y[chosen], sign * way) for end, sign in ((a, -1), (b, 1))]
-    ).amax(0)
-    real = chosen[excess[chosen] > subject.tolerance(size[chosen], far[chosen], noise)]
+    real = subject.exceeding(excess, size, far, partial(_noise_of_ends, subject, Pairs(a, b, y)))
     measure = max(0.0, float(excess.nan_to_num(0.0).max()))
     if not len(real):
         return Finding(True, measure, None, count)
@@ -320,7 +302,7 @@ def bounded(places: Places) -> tuple[Finding, float, float]:
     """Search for the smallest and the largest value, and whether values grow without end far from 0."""
     if places.overflow is not None:
         point, label, value = places.overflow
-        return finding(False, math.inf, f"{value} at a", label, a=point), *_overflown(places)
+        return finding(False, math.inf, f"{value} at a", label, a=point), *_overflown(places, value)
     top, bottom = (_extreme(places, sign) for sign in (1.0, -1.0))
     low = -math.inf if bottom[-1] else bottom[0] + 0.0
     high = math.inf if top[-1] else top[0] + 0.0
@@ -330,10 +312,9 @@ def bounded(places: Places) -> tuple[Finding, float, float]:
     return (Finding(True, high - low, None, places.count) if held else held), low, high
 
 
-def _overflown(places: Places) -> tuple[float, float]:
+def _overflown(places: Places, lost: float) -> tuple[float, float]:
     """Return the smallest and the largest value, where some are infinite or NaN."""
     values = torch.cat([places.along.flatten(), places.subject.value(places.z, places.y).detach()])
-    lost = places.overflow[2] if places.overflow else 0.0
     low, high = float(values.min()), float(values.max())
     return (-math.inf if lost == -math.inf else low), (high if lost == -math.inf else math.inf)
 

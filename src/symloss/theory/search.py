@@ -165,7 +165,7 @@ class Places:
         """
         lines, classes = self.rays, self.subject.num_classes
         if self.reach <= REACH:
-            return self.z[:0, None], self.y[:0]
+            return self.z[:0, None].expand(-1, 2, -1), self.y[:0]
         most = 2 * max(6, min(200, VALUES // (2 * lines.own * classes**2)))
         each = torch.arange(classes)[:: -(-classes // LABELS)]
         share = torch.arange(lines.own, dtype=torch.float64)[:, None] / lines.own
@@ -201,8 +201,11 @@ class Places:
     @cached_property
     def few(self) -> tuple[Tensor, Tensor]:
         """Points near and labels, as many as a function can be called with once for each label."""
-        step = -(-len(self.z) * self.subject.num_classes**2 // (10 * VALUES))
-        return self.z[::step], self.y[::step]
+        return self.thinned(self.z, 10), self.thinned(self.y, 10)
+
+    def thinned(self, points: Tensor, budgets: int = 1) -> Tensor:
+        """Return so many points, evenly spread, that their values at all labels cost a function a few budgets."""
+        return points[:: max(1, -(-len(points) * self.subject.num_classes**2 // (budgets * VALUES)))]
 
     @property
     def limit(self) -> float:
@@ -220,6 +223,12 @@ class Places:
         return torch.cat([self.z, self.far_z, self.rays.z]), torch.cat([self.y, self.far_y, self.rays.y])
 
     @cached_property
+    def values(self) -> Tensor:
+        """The values at all points."""
+        z, y = torch.cat([self.z, self.far_z]), torch.cat([self.y, self.far_y])
+        return torch.cat([self.subject.value(z, y).detach(), self.along.flatten()])
+
+    @cached_property
     def along(self) -> Tensor:
         """The values (R, T) on the rays."""
         values = self.subject.value(self.rays.z, self.rays.y).detach()
@@ -229,15 +238,20 @@ class Places:
     @cached_property
     def gradients(self) -> Tensor:
         """The gradients (R, T, C) on the rays; zeros if the loss has none."""
-        found = self.subject.gradient(self.rays.z, self.rays.y)
-        return found.nan_to_num(0.0, torch.inf, -torch.inf).reshape(*self.rays.t.shape, -1)
+        return self._autograd.nan_to_num(0.0, torch.inf, -torch.inf).reshape(*self.rays.t.shape, -1)
+
+    @cached_property
+    def _autograd(self) -> Tensor:
+        return self.subject.gradient(self.rays.z, self.rays.y)
 
     @cached_property
     def undefined(self) -> CounterExample | None:
         """Where the gradient is NaN although the loss is a number. The search leaves such points out."""
         zero = torch.zeros_like(self.z[:1])
-        z, y = torch.cat([zero, self.z, self.rays.z]), torch.cat([self.y[:1], self.y, self.rays.y])
-        lost = self.subject.gradient(z, y).isnan().any(1).nonzero().flatten()
+        near, labels = torch.cat([zero, self.z]), torch.cat([self.y[:1], self.y])
+        z, y = torch.cat([near, self.rays.z]), torch.cat([labels, self.rays.y])
+        gradients = torch.cat([self.subject.gradient(near, labels), self._autograd])
+        lost = gradients.isnan().any(1).nonzero().flatten()
         if not len(lost):
             return None
         at = int(lost[0])

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from symloss.losses.base import Loss
+from symloss.losses.criterion import AnyLoss, Criterion
 from symloss.losses.logits import Scores
-from symloss.losses.operators import Wrapped
+from symloss.losses.operators import Wrapped, as_loss
+from symloss.losses.spec import create_loss
 
 Objective = Callable[[Tensor, Tensor], Tensor]
 """A function of scores (P, C) and labels (P,) with values (P,)."""
@@ -22,6 +24,20 @@ STEP, SIXTH = 1e-7, (1.0, -6.0, 15.0, -20.0, 15.0, -6.0, 1.0)
 """The steps between the values whose sixth difference is all rounding, relative to 1 + |z|, and its coefficients."""
 MANY = 100.0  # so many times the estimated rounding error, a deviation is no rounding error
 FEW = 64.0  # and so many units in the last place
+CANDIDATES = 12  # points whose rounding error is measured, since they violate a property most
+
+
+def raw_loss(loss: AnyLoss) -> Loss:
+    """Return the expression behind a loss of any kind, without its normalisation and reduction.
+
+    >>> raw_loss("ce"), raw_loss("sgce:q=0.5,normalize=l2")
+    (CE(), symmetrize(GCE(q=0.5)))
+    """
+    if isinstance(loss, str):
+        loss = create_loss(loss)
+    if isinstance(loss, Criterion) and loss.weight is None and loss.label_smoothing == 0:
+        return loss.loss
+    return as_loss(loss)
 
 
 class Subject:
@@ -112,6 +128,28 @@ class Subject:
             noise: (P,), the measured rounding errors.
         """
         return MANY * noise + FEW * self.eps * (size + self.unit * (1 + z.abs().amax(1)))
+
+    def exceeding(
+        self,
+        violation: Tensor,
+        size: Tensor,
+        z: Tensor,
+        noise_at: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """Return the places at which violations (P,) exceed the rounding of the values there.
+
+        Rounding errors are measured only where a violation is largest, against what values of these sizes round to.
+
+        Args:
+            violation, size, z: as in :meth:`tolerance`.
+            noise_at: a function of places that returns the rounding errors there.
+        """
+        ratio = (violation / self.tolerance(size, z)).nan_to_num(0.0)
+        ranks = (ratio, violation.nan_to_num(0.0))
+        chosen = {place for rank in ranks for place in rank.topk(min(CANDIDATES, len(rank))).indices.tolist()}
+        places = torch.tensor(sorted(chosen), dtype=torch.long)
+        places = places[ratio[places] > 1]
+        return places[violation[places] > self.tolerance(size[places], z[places], noise_at(places))]
 
     def refuse_nan(self, z: Tensor, y: Tensor, values: Tensor) -> None:
         """Raise an error that names the first point at which the values (P,) are NaN."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from symloss.theory.findings import Finding, finding
+from symloss.theory.findings import Finding, finding, plain
 from symloss.theory.linear_facts import LinearFacts
-from symloss.theory.properties import near_first, standing
+from symloss.theory.properties import near_first
 from symloss.theory.search import Places
 from symloss.theory.subject import Subject, rounding
 
@@ -68,7 +67,7 @@ class Theorem:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON. Infinities become strings."""
-        return dataclasses.asdict(self, dict_factory=plain_fields) | {
+        return plain(dataclasses.asdict(self)) | {
             "applies": self.applies,
             "conclusion": self.conclusion,
         }
@@ -88,19 +87,6 @@ class Theorem:
         return "\n".join([*lines, self.conclusion])
 
 
-def plain_fields(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return fields as plain data: numbers as floats, and infinities as strings."""
-    return {name: _plain(value) for name, value in fields}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(float(value))
-    return value
-
-
 def linearity(places: Places, slope: float) -> Linearity:
     """Compare a loss with its linear approximation at 0, with slope x unhinged, and with its value at 0."""
     subject, classes = places.subject, places.subject.num_classes
@@ -111,17 +97,13 @@ def linearity(places: Places, slope: float) -> Linearity:
         gradient = _differences(subject, start)
     unhinged = slope * (1 / classes - torch.eye(classes, dtype=torch.float64))
     z, y = places.every
-    with torch.no_grad():
-        off_rays = subject.value(*(part[: -places.rays.t.numel()] for part in (z, y)))
-    values = torch.cat([off_rays, places.along.flatten()])
+    values = places.values
     found = []
     for rows in (gradient, unhinged, zero):
         linear = (rows[y] * z).sum(1)
         off = (values - start[y] - linear).abs()
         size = values.abs() + start[y].abs() + (rows[y] * z).abs().sum(1)
-        chosen = standing(off, size, z, subject)
-        noise = rounding(subject.value, z[chosen], y[chosen])
-        real = chosen[off[chosen] > subject.tolerance(size[chosen], z[chosen], noise)]
+        real = subject.exceeding(off, size, z, lambda at: rounding(subject.value, z[at], y[at]))
         if len(real):
             at = near_first(real, off, z)
             seen = f"it differs by {float(off[at]):.6g} at a"
