@@ -248,7 +248,7 @@ def certify(
     falls = properties.non_increasing(places)
     places.remember(falls.counter_example)
     convex = properties.convex(places, curved[0][:3] if curved else None)
-    convex = _also_curved_so(subject, convex, curved)
+    convex = _overruled_by_curvature(subject, convex, curved)
     bend = max((abs(place.curvature) for place in curved), default=math.nan)
     linear = linearity(places, at_zero["slope"] if math.isfinite(at_zero["slope"]) else 0.0)
     if symmetric and convex:
@@ -287,8 +287,8 @@ def certify(
     )
 
 
-def _also_curved_so(subject: Subject, convex: Finding, curved: list[Curved]) -> Finding:
-    """Return what chords found, unless gradients clearly fall along a direction: of ripples that are below rounding."""
+def _overruled_by_curvature(subject: Subject, convex: Finding, curved: list[Curved]) -> Finding:
+    """Let clearly negative curvature overrule the chords, which cannot see ripples below the rounding error."""
     if not convex or not curved:
         return convex
     lowest, highest = curved

@@ -200,11 +200,11 @@ class Places:
 
     @cached_property
     def few(self) -> tuple[Tensor, Tensor]:
-        """Points near and labels, as many as a function can be called with once for each label."""
+        """Points near 0 and their labels, few enough to call a function of one label C times for each."""
         return self.thinned(self.z, 10), self.thinned(self.y, 10)
 
     def thinned(self, points: Tensor, budgets: int = 1) -> Tensor:
-        """Return so many points, evenly spread, that their values at all labels cost a function a few budgets."""
+        """Return an even sample of points, few enough to evaluate at every label within some budgets of ``VALUES``."""
         return points[:: max(1, -(-len(points) * self.subject.num_classes**2 // (budgets * VALUES)))]
 
     @property

@@ -129,20 +129,15 @@ class Subject:
         """
         return MANY * noise + FEW * self.eps * (size + self.unit * (1 + z.abs().amax(1)))
 
-    def exceeding(
-        self,
-        violation: Tensor,
-        size: Tensor,
-        z: Tensor,
-        noise_at: Callable[[Tensor], Tensor],
-    ) -> Tensor:
-        """Return the places at which violations (P,) exceed the rounding of the values there.
+    def exceeding(self, violation: Tensor, size: Tensor, z: Tensor, noise_at: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the indices of the violations (P,) that exceed the rounding errors at their points.
 
-        Rounding errors are measured only where a violation is largest, against what values of these sizes round to.
+        Rounding errors are measured only for the largest violations.
 
         Args:
-            violation, size, z: as in :meth:`tolerance`.
-            noise_at: a function of places that returns the rounding errors there.
+            violation: (P,), how much a property fails at each point.
+            size, z: as in :meth:`tolerance`.
+            noise_at: a function of indices that returns the rounding errors there.
         """
         ratio = (violation / self.tolerance(size, z)).nan_to_num(0.0)
         ranks = (ratio, violation.nan_to_num(0.0))
